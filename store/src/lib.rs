@@ -4,3 +4,14 @@
 //! - the commit log is the truth; every other file is derived from it and can be rebuilt;
 //! - no actor, no runtime and no socket is known here;
 //! - `unsafe` stands in `mmap.rs` alone.
+
+pub mod clock;
+pub mod config;
+pub mod error;
+pub mod mmap;
+pub mod segment;
+pub mod segments;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use config::{FlushMode, StoreConfig};
+pub use error::StoreError;

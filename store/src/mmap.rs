@@ -1,0 +1,283 @@
+//! Mapped files, the only unsafe code of the project.
+//!
+//! Two kinds of map, and no other way to the mapped bytes:
+//!
+//! | type | bytes | writers | readers |
+//! |---|---|---|---|
+//! | `Mapping` + `MapWriter` | grow: below `published` they are final | the one `MapWriter` | any thread, below `published` |
+//! | `WordMap` | change in place, 32 bits at a time | any thread | any thread |
+//!
+//! Invariants:
+//! - a map never outlives its file's length: files are created at full size and only shortened when unmapped;
+//! - bytes below `published` are never written again, so shared slices of them are sound;
+//! - bytes at or above `published` are reached only through the `MapWriter`, which is not cloneable;
+//! - other processes do not write the files: the process lock of the store keeps them out.
+
+#![expect(unsafe_code, reason = "mapped memory; each block says why it is sound")]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+
+/// Bytes of a memory page; advice and residency work in these.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Read side of a growing map.
+#[derive(Debug)]
+pub struct Mapping {
+    raw: MmapRaw,
+    published: AtomicUsize,
+}
+
+/// The one write side of a growing map.
+#[derive(Debug)]
+pub struct MapWriter {
+    mapping: Arc<Mapping>,
+}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `file`, none of them published.
+    pub fn open(file: &File, len: usize) -> io::Result<MapWriter> {
+        let raw = map_whole(file, len)?;
+        Ok(MapWriter { mapping: Arc::new(Mapping { raw, published: AtomicUsize::new(0) }) })
+    }
+
+    /// Mapped length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a map of no bytes cannot be made")]
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// End of the final bytes.
+    pub fn published(&self) -> usize {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// All final bytes.
+    pub fn bytes(&self) -> &[u8] {
+        let len = self.published();
+        // SAFETY: the pointer is valid for the map's length, which `published` never exceeds
+        // (`MapWriter::publish` checks), and bytes below `published` are never written again.
+        unsafe { std::slice::from_raw_parts(self.raw.as_ptr(), len) }
+    }
+
+    /// `len` final bytes from `at`, or nothing where the range is not final.
+    pub fn slice(&self, at: usize, len: usize) -> Option<&[u8]> {
+        self.bytes().get(at..at.checked_add(len)?)
+    }
+
+    /// Has the system back `range` with writable pages, so that the first store to each does not fault.
+    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        let Some((at, len)) = self.pages(range) else { return Ok(()) };
+        self.raw.advise_range(Advice::PopulateWrite, at, len)
+    }
+
+    /// Asks for `range` to be read from the disk in the background.
+    pub fn will_need(&self, range: Range<usize>) -> io::Result<()> {
+        let Some((at, len)) = self.pages(range) else { return Ok(()) };
+        self.raw.advise_range(Advice::WillNeed, at, len)
+    }
+
+    /// Takes the whole pages of `range` out of this process; the page cache keeps their content.
+    pub fn drop_pages(&self, range: Range<usize>) -> io::Result<()> {
+        let from = range.start.next_multiple_of(PAGE_BYTES);
+        let to = range.end.min(self.len()) / PAGE_BYTES * PAGE_BYTES;
+        if from >= to {
+            return Ok(());
+        }
+        // SAFETY: the map is shared and backed by a file; dropping its page table entries loses no
+        // byte, the next access maps the same page of the page cache again.
+        unsafe { self.raw.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
+    }
+
+    /// Whether every page of `range` is in memory, so that reading it waits for no disk.
+    pub fn is_resident(&self, range: Range<usize>) -> bool {
+        const PAGES_MAX: usize = 256;
+        let Some((mut at, mut len)) = self.pages(range) else { return true };
+        let mut flags = [0_u8; PAGES_MAX];
+        while len > 0 {
+            let step = len.min(PAGES_MAX * PAGE_BYTES);
+            let start = self.raw.as_mut_ptr().wrapping_add(at).cast();
+            // SAFETY: `at..at + step` lies in the map (`pages` clips it), `at` is a multiple of the
+            // page size, and `flags` has one byte for each page of `step`.
+            let answer = unsafe { libc::mincore(start, step, flags.as_mut_ptr()) };
+            let pages = step.div_ceil(PAGE_BYTES);
+            if answer != 0 || flags.iter().take(pages).any(|flag| flag & 1 == 0) {
+                return false;
+            }
+            at += step;
+            len -= step;
+        }
+        true
+    }
+
+    /// The pages that hold `range`, clipped to the map, as start and length in bytes.
+    fn pages(&self, range: Range<usize>) -> Option<(usize, usize)> {
+        let at = range.start / PAGE_BYTES * PAGE_BYTES;
+        let end = range.end.min(self.len());
+        (at < end).then(|| (at, end - at))
+    }
+}
+
+impl MapWriter {
+    /// The read side, for any number of readers.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    /// The whole map, final or not: for a look at a file before its end is known.
+    pub fn whole(&self) -> &[u8] {
+        // SAFETY: the pointer is valid for the map's length; the part above `published` is written
+        // only through `&mut self`, which cannot coexist with this borrow.
+        unsafe { std::slice::from_raw_parts(self.mapping.raw.as_ptr(), self.mapping.len()) }
+    }
+
+    /// The bytes that are not final yet, from `published` to the end of the map.
+    pub fn tail(&mut self) -> &mut [u8] {
+        let at = self.mapping.published();
+        let start = self.mapping.raw.as_mut_ptr().wrapping_add(at);
+        // SAFETY: `at` is at most the map's length; readers see only bytes below `published`, and
+        // `&mut self` keeps any other use of this writer out for as long as the slice lives.
+        unsafe { std::slice::from_raw_parts_mut(start, self.mapping.len() - at) }
+    }
+
+    /// Makes everything below `to` final. A position below the present one changes nothing.
+    ///
+    /// # Panics
+    /// If `to` is beyond the map.
+    pub fn publish(&mut self, to: usize) {
+        assert!(to <= self.mapping.len(), "published position {to} is beyond the map");
+        if to > self.mapping.published() {
+            self.mapping.published.store(to, Ordering::Release);
+        }
+    }
+}
+
+/// A map whose words change in place, such as the hash slots of an index. All words are big-endian.
+#[derive(Debug)]
+pub struct WordMap {
+    raw: MmapRaw,
+}
+
+impl WordMap {
+    /// Maps the first `len` bytes of `file`.
+    pub fn open(file: &File, len: usize) -> io::Result<WordMap> {
+        Ok(WordMap { raw: map_whole(file, len)? })
+    }
+
+    /// Mapped length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a map of no bytes cannot be made")]
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// The 32 bits at byte `at`, a multiple of four.
+    ///
+    /// # Panics
+    /// If `at` is not a multiple of four or its word is outside the map.
+    pub fn word(&self, at: usize) -> u32 {
+        u32::from_be(self.atom(at).load(Ordering::Acquire))
+    }
+
+    /// Stores 32 bits at byte `at`, a multiple of four.
+    ///
+    /// # Panics
+    /// As `word`.
+    pub fn store_word(&self, at: usize, value: u32) {
+        self.atom(at).store(value.to_be(), Ordering::Release);
+    }
+
+    /// The 64 bits at byte `at`, a multiple of four, read as two words: not atomic as a whole.
+    pub fn long(&self, at: usize) -> u64 {
+        u64::from(self.word(at)) << 32 | u64::from(self.word(at + 4))
+    }
+
+    /// Stores 64 bits at byte `at`, a multiple of four, as two words: not atomic as a whole.
+    #[expect(clippy::cast_possible_truncation, reason = "the value is split into its halves")]
+    pub fn store_long(&self, at: usize, value: u64) {
+        self.store_word(at, (value >> 32) as u32);
+        self.store_word(at + 4, value as u32);
+    }
+
+    fn atom(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.len(), "no word at byte {at}");
+        let start = self.raw.as_mut_ptr().wrapping_add(at).cast::<u32>();
+        // SAFETY: maps start at a page, so a multiple of four is aligned; the word is inside the map
+        // (asserted), lives as long as `self`, and is accessed only atomically by this type.
+        unsafe { AtomicU32::from_ptr(start) }
+    }
+}
+
+fn map_whole(file: &File, len: usize) -> io::Result<MmapRaw> {
+    let have = file.metadata()?.len();
+    if len == 0 || have < len as u64 {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its map"));
+    }
+    MmapOptions::new().len(len).map_raw(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(len: u64) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(len).unwrap();
+        file
+    }
+
+    #[test]
+    fn readers_see_only_what_was_published() {
+        let mut writer = Mapping::open(&file(8192), 8192).unwrap();
+        let mapping = Arc::clone(writer.mapping());
+        writer.tail()[..5].copy_from_slice(b"hello");
+        assert_eq!(mapping.slice(0, 5), None);
+        writer.publish(5);
+        assert_eq!(mapping.slice(0, 5), Some(&b"hello"[..]));
+        assert_eq!(mapping.slice(1, 5), None);
+        assert_eq!(mapping.slice(usize::MAX, 2), None);
+        assert_eq!(writer.tail().len(), 8187);
+    }
+
+    #[test]
+    fn a_published_position_never_goes_back() {
+        let mut writer = Mapping::open(&file(4096), 4096).unwrap();
+        writer.publish(100);
+        writer.publish(50);
+        assert_eq!(writer.mapping().published(), 100);
+    }
+
+    #[test]
+    fn a_file_shorter_than_its_map_is_refused() {
+        assert!(Mapping::open(&file(100), 4096).is_err());
+        assert!(WordMap::open(&file(0), 0).is_err());
+    }
+
+    #[test]
+    fn populated_pages_are_resident_and_survive_being_dropped() {
+        let mut writer = Mapping::open(&file(1 << 20), 1 << 20).unwrap();
+        let mapping = Arc::clone(writer.mapping());
+        mapping.populate(0..1 << 20).unwrap();
+        assert!(mapping.is_resident(0..1 << 20));
+        writer.tail()[4096] = 7;
+        writer.publish(8192);
+        mapping.drop_pages(0..8192).unwrap();
+        assert_eq!(mapping.slice(4096, 1), Some(&[7][..]));
+    }
+
+    #[test]
+    fn words_are_big_endian_and_change_in_place() {
+        let file = file(4096);
+        let map = WordMap::open(&file, 4096).unwrap();
+        map.store_word(4, 0x0102_0304);
+        map.store_long(8, 0x0102_0304_0506_0708);
+        assert_eq!(map.long(4), 0x0102_0304_0102_0304);
+        let mut bytes = [0; 16];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+        assert_eq!(bytes, [0, 0, 0, 0, 1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}

@@ -1,0 +1,247 @@
+//! One mapped file of a row of equal files: of the log, of a consume queue, of the timer log.
+//!
+//! Invariants:
+//! - the file's name is the offset of its first byte in 20 decimal digits, and its length never changes;
+//! - a slice handed out keeps the map alive, also after the file is deleted.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::StoreError;
+use crate::mmap::{MapWriter, Mapping};
+
+/// Read side of a segment; shared by all readers.
+#[derive(Debug)]
+pub struct Segment {
+    start: u64,
+    path: PathBuf,
+    file: File,
+    mapping: Arc<Mapping>,
+}
+
+/// Write side of the segment that is being filled.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    segment: Arc<Segment>,
+    writer: MapWriter,
+}
+
+/// Name of the segment that begins at `start`.
+pub fn segment_name(start: u64) -> String {
+    format!("{start:020}")
+}
+
+/// How the blocks of a new file are had from the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocate {
+    /// All now, so that no later store can hit a full disk.
+    Now,
+    /// As they are written; for small derived files that can be made again.
+    Sparse,
+}
+
+impl Segment {
+    /// Offset of the first byte.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Offset behind the last byte the file can hold.
+    pub fn end(&self) -> u64 {
+        self.start + self.mapping.len() as u64
+    }
+
+    /// Offset behind the last final byte.
+    pub fn published(&self) -> u64 {
+        self.start + self.mapping.published() as u64
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file, for positioned reads and writes.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The map.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    /// `len` final bytes from `offset`.
+    pub fn slice(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        self.mapping.slice(self.position(offset)?, len)
+    }
+
+    /// `len` final bytes from `offset` as an owned slice of the map: no copy, one small allocation.
+    pub fn bytes(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let at = self.position(offset)?;
+        self.mapping.slice(at, len)?;
+        Some(Bytes::from_owner(Lease { mapping: Arc::clone(&self.mapping), at, len }))
+    }
+
+    /// Whether reading `len` bytes from `offset` waits for no disk.
+    pub fn is_resident(&self, offset: u64, len: usize) -> bool {
+        self.position(offset).is_none_or(|at| self.mapping.is_resident(at..at.saturating_add(len)))
+    }
+
+    /// Has the disk take everything stored in this file so far.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(StoreError::io("flush", &self.path))
+    }
+
+    fn position(&self, offset: u64) -> Option<usize> {
+        usize::try_from(offset.checked_sub(self.start)?).ok()
+    }
+}
+
+impl SegmentWriter {
+    /// Makes the file of the segment that begins at `start` in `dir`, or takes one that is there.
+    pub fn create(dir: &Path, start: u64, len: u64, allocate: Allocate) -> Result<SegmentWriter, StoreError> {
+        let path = dir.join(segment_name(start));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(StoreError::io("create", &path))?;
+        grow(&file, len, allocate).map_err(StoreError::io("allocate", &path))?;
+        SegmentWriter::map(path, file, start, len)
+    }
+
+    /// Opens the existing file `path` as the segment that begins at `start`, with nothing published.
+    pub fn open(path: &Path, start: u64, len: u64) -> Result<SegmentWriter, StoreError> {
+        let opened = OpenOptions::new().read(true).write(true).open(path);
+        let file = opened.map_err(StoreError::io("open", path))?;
+        SegmentWriter::map(path.to_path_buf(), file, start, len)
+    }
+
+    fn map(path: PathBuf, file: File, start: u64, len: u64) -> Result<SegmentWriter, StoreError> {
+        let len = usize::try_from(len).map_err(|_| StoreError::TooLong {
+            what: "segment",
+            len,
+            max: usize::MAX as u64,
+        })?;
+        let writer = Mapping::open(&file, len).map_err(StoreError::io("map", &path))?;
+        let mapping = Arc::clone(writer.mapping());
+        Ok(SegmentWriter { segment: Arc::new(Segment { start, path, file, mapping }), writer })
+    }
+
+    /// The read side.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// The whole file, final or not.
+    pub fn whole(&self) -> &[u8] {
+        self.writer.whole()
+    }
+
+    /// Offset of the first byte that is not final.
+    pub fn position(&self) -> u64 {
+        self.segment.published()
+    }
+
+    /// Bytes that still fit.
+    pub fn remaining(&self) -> usize {
+        self.segment.mapping.len() - self.segment.mapping.published()
+    }
+
+    /// The bytes that are not final, from `position` on.
+    pub fn tail(&mut self) -> &mut [u8] {
+        self.writer.tail()
+    }
+
+    /// Makes everything below the offset `to` final.
+    ///
+    /// # Panics
+    /// If `to` is outside the segment.
+    pub fn publish(&mut self, to: u64) {
+        let at = self.segment.position(to).expect("published offsets lie in their segment");
+        self.writer.publish(at);
+    }
+
+    /// Copies `bytes` to the position and makes them final.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn append(&mut self, bytes: &[u8]) {
+        let to = self.position() + bytes.len() as u64;
+        self.tail()[..bytes.len()].copy_from_slice(bytes);
+        self.publish(to);
+    }
+}
+
+/// Gives the file at least `len` bytes.
+fn grow(file: &File, len: u64, allocate: Allocate) -> io::Result<()> {
+    if allocate == Allocate::Now {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    if file.metadata()?.len() < len {
+        file.set_len(len)?;
+    }
+    Ok(())
+}
+
+/// A slice of a map that keeps the map alive.
+struct Lease {
+    mapping: Arc<Mapping>,
+    at: usize,
+    len: usize,
+}
+
+impl AsRef<[u8]> for Lease {
+    fn as_ref(&self) -> &[u8] {
+        self.mapping.slice(self.at, self.len).expect("published bytes stay published")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appended_bytes_are_read_by_their_offset() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::create(dir.path(), 65_536, 4096, Allocate::Now).unwrap();
+        writer.append(b"hello");
+        let segment = Arc::clone(writer.segment());
+        assert_eq!(segment.slice(65_537, 4), Some(&b"ello"[..]));
+        assert_eq!(segment.slice(65_537, 5), None);
+        assert_eq!(segment.slice(0, 1), None);
+        assert_eq!((writer.position(), writer.remaining()), (65_541, 4091));
+        assert_eq!(segment.path(), dir.path().join("00000000000000065536"));
+    }
+
+    #[test]
+    fn a_slice_outlives_its_segment_and_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::create(dir.path(), 0, 4096, Allocate::Sparse).unwrap();
+        writer.append(b"hello");
+        let bytes = writer.segment().bytes(1, 3).unwrap();
+        std::fs::remove_file(writer.segment().path()).unwrap();
+        drop(writer);
+        assert_eq!(&bytes[..], b"ell");
+    }
+
+    #[test]
+    fn an_existing_file_opens_with_its_content_unpublished() {
+        let dir = tempfile::tempdir().unwrap();
+        SegmentWriter::create(dir.path(), 0, 4096, Allocate::Now).unwrap().append(b"hello");
+        let writer = SegmentWriter::open(&dir.path().join(segment_name(0)), 0, 4096).unwrap();
+        assert_eq!(&writer.whole()[..5], b"hello");
+        assert_eq!(writer.position(), 0);
+    }
+}
