@@ -5,12 +5,13 @@
 //! | type | bytes | writers | readers |
 //! |---|---|---|---|
 //! | `Mapping` + `MapWriter` | grow: below `published` they are final | the one `MapWriter` | any thread, below `published` |
-//! | `WordMap` | change in place, 32 bits at a time | any thread | any thread |
+//! | `WordMap` | change in place, 8, 16 or 32 bits at a time | any thread | any thread |
 //!
 //! Invariants:
 //! - a map never outlives its file's length: files are created at full size and only shortened when unmapped;
 //! - bytes below `published` are never written again, so shared slices of them are sound;
 //! - bytes at or above `published` are reached only through the `MapWriter`, which is not cloneable;
+//! - two sizes of words of a `WordMap` are never used for the same bytes at the same time;
 //! - other processes do not write the files: the process lock of the store keeps them out.
 
 #![expect(unsafe_code, reason = "mapped memory; each block says why it is sound")]
@@ -19,7 +20,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 
@@ -157,7 +158,8 @@ impl MapWriter {
     }
 }
 
-/// A map whose words change in place, such as the hash slots of an index. All words are big-endian.
+/// A map whose words change in place, such as the hash slots of an index. Formats are big-endian: callers
+/// store `value.to_be()` and read with `from_be`.
 #[derive(Debug)]
 pub struct WordMap {
     raw: MmapRaw,
@@ -175,40 +177,61 @@ impl WordMap {
         self.raw.len()
     }
 
-    /// The 32 bits at byte `at`, a multiple of four.
+    /// The 32 bits at byte `at`.
     ///
     /// # Panics
     /// If `at` is not a multiple of four or its word is outside the map.
-    pub fn word(&self, at: usize) -> u32 {
-        u32::from_be(self.atom(at).load(Ordering::Acquire))
-    }
-
-    /// Stores 32 bits at byte `at`, a multiple of four.
-    ///
-    /// # Panics
-    /// As `word`.
-    pub fn store_word(&self, at: usize, value: u32) {
-        self.atom(at).store(value.to_be(), Ordering::Release);
-    }
-
-    /// The 64 bits at byte `at`, a multiple of four, read as two words: not atomic as a whole.
-    pub fn long(&self, at: usize) -> u64 {
-        u64::from(self.word(at)) << 32 | u64::from(self.word(at + 4))
-    }
-
-    /// Stores 64 bits at byte `at`, a multiple of four, as two words: not atomic as a whole.
-    #[expect(clippy::cast_possible_truncation, reason = "the value is split into its halves")]
-    pub fn store_long(&self, at: usize, value: u64) {
-        self.store_word(at, (value >> 32) as u32);
-        self.store_word(at + 4, value as u32);
-    }
-
-    fn atom(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= self.len(), "no word at byte {at}");
+    pub fn word(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at < self.len() && self.len() - at >= 4, "no word at byte {at}");
         let start = self.raw.as_mut_ptr().wrapping_add(at).cast::<u32>();
         // SAFETY: maps start at a page, so a multiple of four is aligned; the word is inside the map
         // (asserted), lives as long as `self`, and is accessed only atomically by this type.
         unsafe { AtomicU32::from_ptr(start) }
+    }
+
+    /// The 16 bits at byte `at`, for layouts whose words are not aligned to four.
+    ///
+    /// # Panics
+    /// If `at` is odd or its half word is outside the map.
+    pub fn half(&self, at: usize) -> &AtomicU16 {
+        assert!(at.is_multiple_of(2) && at < self.len() && self.len() - at >= 2, "no half word at byte {at}");
+        let start = self.raw.as_mut_ptr().wrapping_add(at).cast::<u16>();
+        // SAFETY: maps start at a page, so an even position is aligned; the half word is inside the map
+        // (asserted), lives as long as `self`, and is accessed only atomically by this type.
+        unsafe { AtomicU16::from_ptr(start) }
+    }
+
+    /// Copies the bytes from `at` on into `out`, one atomic byte at a time: for cold paths.
+    ///
+    /// # Panics
+    /// If they are not all inside the map.
+    pub fn read(&self, at: usize, out: &mut [u8]) {
+        for (index, byte) in out.iter_mut().enumerate() {
+            *byte = self.byte(at + index).load(Ordering::Relaxed);
+        }
+    }
+
+    /// Copies `bytes` to `at`, one atomic byte at a time: for cold paths.
+    ///
+    /// # Panics
+    /// If they do not all fit into the map.
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        for (index, byte) in bytes.iter().enumerate() {
+            self.byte(at + index).store(*byte, Ordering::Relaxed);
+        }
+    }
+
+    /// Has the disk take every changed page; blocks.
+    pub fn flush(&self) -> io::Result<()> {
+        self.raw.flush()
+    }
+
+    fn byte(&self, at: usize) -> &AtomicU8 {
+        assert!(at < self.len(), "no byte {at}");
+        let start = self.raw.as_mut_ptr().wrapping_add(at);
+        // SAFETY: the byte is inside the map (asserted), lives as long as `self`, and is accessed only
+        // atomically by this type.
+        unsafe { AtomicU8::from_ptr(start) }
     }
 }
 
@@ -270,14 +293,24 @@ mod tests {
     }
 
     #[test]
-    fn words_are_big_endian_and_change_in_place() {
+    fn words_change_in_place_and_reach_the_file() {
         let file = file(4096);
         let map = WordMap::open(&file, 4096).unwrap();
-        map.store_word(4, 0x0102_0304);
-        map.store_long(8, 0x0102_0304_0506_0708);
-        assert_eq!(map.long(4), 0x0102_0304_0102_0304);
-        let mut bytes = [0; 16];
+        map.word(4).store(0x0102_0304_u32.to_be(), Ordering::Relaxed);
+        map.half(10).store(0x0506_u16.to_be(), Ordering::Relaxed);
+        map.write(12, b"x");
+        let mut bytes = [0; 13];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
-        assert_eq!(bytes, [0, 0, 0, 0, 1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(bytes, [0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 5, 6, b'x']);
+        let mut again = [0; 13];
+        map.read(0, &mut again);
+        assert_eq!(again, bytes);
+        assert_eq!(u32::from_be(map.word(4).load(Ordering::Relaxed)), 0x0102_0304);
+    }
+
+    #[test]
+    #[should_panic(expected = "no word at byte 4096")]
+    fn a_word_behind_the_map_is_refused() {
+        WordMap::open(&file(4096), 4096).unwrap().word(4096);
     }
 }
