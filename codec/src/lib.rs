@@ -6,3 +6,12 @@
 //! - every number on the wire and on disk is big-endian.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+pub mod error;
+pub mod filter;
+pub mod message;
+pub mod text;
+
+pub use error::CodecError;
+pub use message::Message;
+pub use text::Text;

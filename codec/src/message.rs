@@ -1,0 +1,128 @@
+//! Messages: their stored form, properties, ids, batches and compression.
+//!
+//! Invariants:
+//! - what the broker does with a message reads and writes the stored form in place; [`Message`] is for clients;
+//! - a decoded message shares the bytes it was read from: no body is copied unless it was compressed.
+//!
+//! Contents: [`record`] reads, [`new_record`] writes, [`properties`], [`sys_flag`], [`message_id`], [`batch`].
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use crate::error::CodecError;
+use crate::text::Text;
+
+pub mod batch;
+mod input;
+pub mod message_id;
+pub mod new_record;
+pub mod properties;
+pub mod record;
+pub mod sys_flag;
+
+pub use message_id::{OffsetId, UniqueId};
+pub use new_record::{NewRecord, fill_holes};
+pub use properties::{Properties, PropertiesView};
+pub use record::{RecordView, Scan, scan};
+
+/// A message as a client sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// The topic.
+    pub topic: Text,
+    /// The user's flag.
+    pub flag: i32,
+    /// The bits of [`sys_flag`].
+    pub sys_flag: i32,
+    /// The body, expanded.
+    pub body: Bytes,
+    /// The properties.
+    pub properties: Properties,
+    /// The queue within the topic.
+    pub queue_id: i32,
+    /// Position in the queue, in messages.
+    pub queue_offset: i64,
+    /// Position in the broker's log, in bytes.
+    pub log_offset: i64,
+    /// Log offset of the half message that this one commits; else 0.
+    pub prepared_log_offset: i64,
+    /// When the producer made the message: epoch ms.
+    pub born_timestamp_ms: i64,
+    /// The producer's address as the broker saw it.
+    pub born_host: SocketAddr,
+    /// When the broker stored the message: epoch ms.
+    pub store_timestamp_ms: i64,
+    /// The broker's advertised address.
+    pub store_host: SocketAddr,
+    /// How many times a consumer has sent the message back.
+    pub reconsume_times: i32,
+    /// CRC of the stored body.
+    pub body_crc: i32,
+    /// Bytes of the stored record.
+    pub stored_bytes: usize,
+}
+
+impl Message {
+    /// Reads all records of a pull, view or query body, in order.
+    ///
+    /// # Errors
+    /// The first record that cannot be read makes the whole body unreadable: what was cut off would be lost
+    /// without a trace.
+    pub fn decode_all(bytes: Bytes) -> Result<Vec<Message>, CodecError> {
+        let mut messages = Vec::new();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let record = RecordView::parse(&rest)?;
+            let size = record.total_size();
+            messages.push(Message::from_record(&record, &rest));
+            rest = rest.split_off(size);
+        }
+        Ok(messages)
+    }
+
+    /// Where the message is stored.
+    pub fn offset_id(&self) -> OffsetId {
+        OffsetId { host: self.store_host, log_offset: self.log_offset }
+    }
+
+    /// What users call the message id: the producer's unique id, else the offset id.
+    pub fn message_id(&self) -> String {
+        match self.properties.get(properties::UNIQ_KEY) {
+            Some(id) => id.to_owned(),
+            None => self.offset_id().to_string(),
+        }
+    }
+
+    /// The tags.
+    pub fn tags(&self) -> Option<&str> {
+        self.properties.get(properties::TAGS)
+    }
+
+    /// The index keys.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let keys = self.properties.get(properties::KEYS).unwrap_or_default();
+        keys.split(properties::KEY_SEPARATOR).filter(|key| !key.is_empty())
+    }
+
+    fn from_record(record: &RecordView<'_>, bytes: &Bytes) -> Message {
+        Message {
+            topic: Text::from(record.topic()),
+            flag: record.flag(),
+            sys_flag: record.sys_flag(),
+            body: bytes.slice_ref(record.body()),
+            properties: Properties::parse(bytes.slice_ref(record.properties().as_bytes())),
+            queue_id: record.queue_id(),
+            queue_offset: record.queue_offset(),
+            log_offset: record.log_offset(),
+            prepared_log_offset: record.prepared_log_offset(),
+            born_timestamp_ms: record.born_timestamp_ms(),
+            born_host: record.born_host(),
+            store_timestamp_ms: record.store_timestamp_ms(),
+            store_host: record.store_host(),
+            reconsume_times: record.reconsume_times(),
+            body_crc: record.body_crc(),
+            stored_bytes: record.total_size(),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Message properties: `name 0x01 value 0x02`, repeated.
+//!
+//! Invariants:
+//! - a pair counts only if neither its name nor its value is empty, as in Java;
+//! - the closing mark of the last pair may be absent: old clients leave it out;
+//! - a name may occur twice; the last one wins;
+//! - reading allocates nothing: the pairs stay in their text.
+//!
+//! RocketMQ's name for it: `MessageDecoder#string2messageProperties`.
+
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+mod names;
+
+pub use names::*;
+
+/// Stands between a name and its value.
+pub const NAME_END: u8 = 1;
+/// Stands behind a value.
+pub const PAIR_END: u8 = 2;
+/// Longest property text that a record can carry.
+pub const PROPERTIES_MAX_BYTES: usize = 32_767;
+
+/// Properties in their stored text, borrowed. The text need not be UTF-8: a torn record may hold anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PropertiesView<'a>(pub &'a [u8]);
+
+impl<'a> PropertiesView<'a> {
+    /// The value of a name: the last one, if it is UTF-8. Searches from the end.
+    pub fn get(self, name: &str) -> Option<&'a str> {
+        let value = self.get_bytes(name)?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// True if the name has a value.
+    pub fn contains(self, name: &str) -> bool {
+        self.get_bytes(name).is_some()
+    }
+
+    /// The value as a decimal number, if it is one.
+    pub fn get_i64(self, name: &str) -> Option<i64> {
+        self.get(name)?.parse().ok()
+    }
+
+    /// The value as bytes.
+    pub fn get_bytes(self, name: &str) -> Option<&'a [u8]> {
+        let mut rest = self.0;
+        loop {
+            let (before, piece) = match memchr::memrchr(PAIR_END, rest) {
+                Some(at) => (rest.get(..at), rest.get(at.saturating_add(1)..)?),
+                None => (None, rest),
+            };
+            let value = piece.strip_prefix(name.as_bytes()).and_then(|end| end.strip_prefix(&[NAME_END]));
+            if let Some(value) = value.filter(|value| !value.is_empty() && !name.is_empty()) {
+                return Some(value);
+            }
+            rest = before?;
+        }
+    }
+
+    /// The values of several names in one walk from the front: for the dispatcher, which wants a few of many.
+    pub fn pick<const N: usize>(self, names: [&str; N]) -> [Option<&'a str>; N] {
+        let mut found = [None; N];
+        for (name, value) in self.pairs() {
+            for (slot, wanted) in found.iter_mut().zip(names) {
+                if wanted.as_bytes() == name {
+                    *slot = std::str::from_utf8(value).ok();
+                }
+            }
+        }
+        found
+    }
+
+    /// Name and value of each pair in order, as bytes.
+    pub fn pairs(self) -> Pairs<'a> {
+        Pairs { rest: self.0 }
+    }
+
+    /// Name and value of each pair in order; pairs that are no UTF-8 are left out.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.pairs().filter_map(|(name, value)| {
+            Some((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?))
+        })
+    }
+
+    /// The text.
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// Walks the pairs of a property text.
+#[derive(Debug, Clone)]
+pub struct Pairs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.rest.is_empty() {
+            let end = memchr::memchr(PAIR_END, self.rest).unwrap_or(self.rest.len());
+            let (piece, rest) = self.rest.split_at_checked(end)?;
+            self.rest = rest.get(1..).unwrap_or_default();
+            let Some(name_end) = memchr::memchr(NAME_END, piece) else { continue };
+            let (name, value) = piece.split_at_checked(name_end)?;
+            let value = value.get(1..).unwrap_or_default();
+            if !name.is_empty() && !value.is_empty() {
+                return Some((name, value));
+            }
+        }
+        None
+    }
+}
+
+/// Appends a pair to property text.
+pub fn put_property(out: &mut impl BufMut, name: &str, value: &str) {
+    out.put_slice(name.as_bytes());
+    out.put_u8(NAME_END);
+    out.put_slice(value.as_bytes());
+    out.put_u8(PAIR_END);
+}
+
+/// True if a property with this name and value reads back as it was written.
+pub fn is_storable(name: &str, value: &str) -> bool {
+    let has_mark = |text: &str| text.bytes().any(|byte| byte == NAME_END || byte == PAIR_END);
+    !name.is_empty() && !value.is_empty() && !has_mark(name) && !value.bytes().any(|byte| byte == PAIR_END)
+}
+
+/// Owned properties, in order, kept as their text: cloning shares it, a change writes it anew.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Properties {
+    text: Bytes,
+}
+
+impl Properties {
+    /// No properties.
+    pub fn new() -> Properties {
+        Properties::default()
+    }
+
+    /// Takes property text as it is, without a copy; what is no UTF-8 is replaced, as Java does.
+    pub fn parse(text: Bytes) -> Properties {
+        if std::str::from_utf8(&text).is_ok() {
+            return Properties { text };
+        }
+        Properties { text: Bytes::from(String::from_utf8_lossy(&text).into_owned()) }
+    }
+
+    /// The pairs, borrowed.
+    pub fn view(&self) -> PropertiesView<'_> {
+        PropertiesView(&self.text)
+    }
+
+    /// The value of a name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.view().get(name)
+    }
+
+    /// The value as a decimal number, if it is one.
+    pub fn get_i64(&self, name: &str) -> Option<i64> {
+        self.view().get_i64(name)
+    }
+
+    /// True if the name has a value.
+    pub fn contains(&self, name: &str) -> bool {
+        self.view().contains(name)
+    }
+
+    /// Gives a name a value; former values of it go. An empty value removes the name. The marks of the
+    /// format inside name or value are left out: who takes names from users asks [`is_storable`] first.
+    pub fn set(&mut self, name: &str, value: &str) {
+        let name = without_marks(name);
+        let value = without_marks(value);
+        let mut text = self.without(&name, name.len().saturating_add(value.len()).saturating_add(2));
+        if !name.is_empty() && !value.is_empty() {
+            put_property(&mut text, &name, &value);
+        }
+        self.text = text.freeze();
+    }
+
+    /// Removes all values of a name; tells whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let was_there = self.contains(name);
+        if was_there {
+            self.text = self.without(name, 0).freeze();
+        }
+        was_there
+    }
+
+    /// Name and value of each pair in order. A name that occurs twice comes twice: the last one counts.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.view().iter()
+    }
+
+    /// True if there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.view().pairs().next().is_none()
+    }
+
+    /// The text as stored and sent.
+    pub fn encoded(&self) -> &Bytes {
+        &self.text
+    }
+
+    fn without(&self, name: &str, more: usize) -> BytesMut {
+        let mut text = BytesMut::with_capacity(self.text.len().saturating_add(more).saturating_add(1));
+        for (known, value) in self.iter().filter(|(known, _)| *known != name) {
+            put_property(&mut text, known, value);
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<N: AsRef<str>, V: AsRef<str>> FromIterator<(N, V)> for Properties {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Properties {
+        let mut properties = Properties::new();
+        for (name, value) in pairs {
+            properties.set(name.as_ref(), value.as_ref());
+        }
+        properties
+    }
+}
+
+fn without_marks(text: &str) -> std::borrow::Cow<'_, str> {
+    let is_mark = |c: char| c == char::from(NAME_END) || c == char::from(PAIR_END);
+    if text.contains(is_mark) { text.replace(is_mark, "").into() } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(text: &str) -> PropertiesView<'_> {
+        PropertiesView(text.as_bytes())
+    }
+
+    #[test]
+    fn pairs_with_an_empty_name_or_value_do_not_count() {
+        let view = view("\u{1}v\u{2}A\u{1}\u{2}B\u{2}\u{2}C\u{1}1\u{2}");
+        assert_eq!(view.iter().collect::<Vec<_>>(), [("C", "1")]);
+        assert_eq!(
+            (view.get("A"), view.get(""), view.get("B"), view.get("C")),
+            (None, None, None, Some("1"))
+        );
+    }
+
+    #[test]
+    fn the_last_pair_needs_no_closing_mark() {
+        let view = view("A\u{1}1\u{2}AA\u{1}2");
+        assert_eq!((view.get("A"), view.get("AA")), (Some("1"), Some("2")));
+        assert_eq!(view.iter().count(), 2);
+    }
+
+    #[test]
+    fn the_last_of_two_values_wins() {
+        let view = view("U\u{1}own\u{2}W\u{1}true\u{2}U\u{1}of the batch\u{2}");
+        assert_eq!(view.get("U"), Some("of the batch"));
+        assert_eq!(view.pick(["W", "U", "absent"]), [Some("true"), Some("of the batch"), None]);
+    }
+
+    #[test]
+    fn an_empty_last_value_does_not_hide_the_one_before() {
+        let view = view("A\u{1}1\u{2}A\u{1}\u{2}");
+        assert_eq!((view.get("A"), view.pick(["A"])), (Some("1"), [Some("1")]));
+    }
+
+    #[test]
+    fn a_value_may_hold_the_mark_behind_names() {
+        assert_eq!(view("A\u{1}x\u{1}y\u{2}").get("A"), Some("x\u{1}y"));
+    }
+
+    #[test]
+    fn setting_replaces_every_former_value_and_goes_to_the_end() {
+        let mut properties = Properties::parse(Bytes::from_static(b"A\x011\x02B\x012\x02A\x013"));
+        properties.set("A", "4");
+        assert_eq!(properties.encoded().as_ref(), b"B\x012\x02A\x014\x02");
+        properties.set("B", "");
+        assert_eq!(properties.encoded().as_ref(), b"A\x014\x02");
+        assert!(properties.remove("A"));
+        assert!(!properties.remove("A"));
+        assert!(properties.is_empty());
+    }
+
+    #[test]
+    fn what_users_name_cannot_break_the_text() {
+        assert!(is_storable("colour", "bl\u{1}ue") && !is_storable("a\u{1}b", "c"));
+        assert!(!is_storable("a", "b\u{2}c") && !is_storable("a", "") && !is_storable("", "a"));
+        let mut properties = Properties::new();
+        properties.set("co\u{1}lour", "bl\u{2}ue");
+        assert_eq!(properties.iter().collect::<Vec<_>>(), [("colour", "blue")]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced_as_in_java() {
+        let torn: &[u8] = b"A\x01\xFF\x02B\x012\x02";
+        assert_eq!(PropertiesView(torn).iter().collect::<Vec<_>>(), [("B", "2")]);
+        let properties = Properties::parse(Bytes::from_static(torn));
+        assert_eq!(properties.get("A"), Some("\u{FFFD}"));
+        assert_eq!(properties.get("B"), Some("2"));
+    }
+
+    #[test]
+    fn a_name_is_reserved_once() {
+        let mut names = RESERVED.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RESERVED.len());
+    }
+}
