@@ -4,14 +4,33 @@
 //! - every decoder takes any bytes at all and answers with a value or an error, never a panic;
 //! - a length read from a peer is checked before memory is asked for;
 //! - every number on the wire and on disk is big-endian.
+//!
+//! Contents: frames and commands ([`frame`], [`command`], [`fields`], [`header`]), the requests ([`request`]),
+//! their answers ([`response`]); messages as they are stored and sent ([`message`]), and what selects them
+//! ([`filter`]).
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+pub mod command;
+mod cursor;
 pub mod error;
+pub mod fields;
 pub mod filter;
+pub mod frame;
+pub mod header;
+pub mod language;
 pub mod message;
+pub mod request;
+pub mod response;
 pub mod text;
+pub mod version;
 
+pub use command::{Command, CommandView, Head, HeaderForm};
 pub use error::CodecError;
+pub use fields::Fields;
+pub use header::{Header, NoHeader};
+pub use language::Language;
 pub use message::Message;
+pub use request::Request;
+pub use response::ResponseCode;
 pub use text::Text;
