@@ -2,5 +2,26 @@
 //!
 //! Invariants:
 //! - every actor owns its state alone; state is a plain struct that knows no actor, clock or I/O;
-//! - nothing blocks an arbiter.
+//! - nothing blocks an arbiter;
+//! - what is acknowledged is visible: it is in its consume queue before the answer is written;
+//! - a core actor that dies poisons the node, and the node stops in order.
+//!
+//! The cast stands in [`CAST`].
 #![forbid(unsafe_code)]
+
+pub mod cast;
+pub mod config;
+pub mod credits;
+pub mod directory;
+pub mod held;
+pub mod net;
+pub mod poison;
+pub mod router;
+pub mod watchdog;
+
+pub use cast::{BrokerCast, CAST, NameServerCast, Role};
+pub use config::{
+    BrokerConfig, BrokerPart, NameServerConfig, NameServerPart, NetConfig, NodeClock, NodeConfig,
+};
+pub use directory::Directory;
+pub use net::{Answer, Call, CallError, Link, LinkId, Refusal};

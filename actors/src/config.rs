@@ -1,0 +1,384 @@
+//! What a node is made of: one typed struct per part, in Java's key names where Java has the key.
+//!
+//! Invariants:
+//! - a field is declared once, with its unit, default and bounds; `check` refuses what is out of bounds and
+//!   names the key;
+//! - `bind` (where a port is opened) and `advertise` (what others are told) are separate settings.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use troupemq_store::{Clock, StoreConfig, SystemClock};
+
+/// Everything a node needs to start. Each part may be absent.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// The broker of this node, if it has one.
+    pub broker: Option<BrokerPart>,
+    /// The name server of this node, if it has one.
+    pub name_server: Option<NameServerPart>,
+    /// Sessions and threads.
+    pub net: NetConfig,
+    /// Where the time comes from.
+    pub clock: NodeClock,
+}
+
+/// The clock of a node; tests give it their own.
+#[derive(Clone)]
+pub struct NodeClock(pub Arc<dyn Clock>);
+
+/// The broker's share of a node.
+#[derive(Debug, Clone)]
+pub struct BrokerPart {
+    /// The address the broker's port is opened on. Default: 0.0.0.0:10911. Port 0 takes any free port.
+    pub listen: SocketAddr,
+    /// The host others are told, when it is not the one of `listen`. Java's brokerIP1.
+    pub advertise: Option<IpAddr>,
+    /// The port others are told, when it is not the one opened.
+    pub advertise_port: Option<u16>,
+    /// Behaviour.
+    pub config: BrokerConfig,
+    /// The store.
+    pub store: StoreConfig,
+}
+
+/// The name server's share of a node.
+#[derive(Debug, Clone)]
+pub struct NameServerPart {
+    /// The address its port is opened on. Default: 0.0.0.0:9876. Port 0 takes any free port.
+    pub listen: SocketAddr,
+    /// Behaviour.
+    pub config: NameServerConfig,
+}
+
+/// Connections, threads and their bounds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetConfig {
+    /// Threads that carry sessions, arbiter 0 included. Default: the processors, at most 8. Bounds: 1..=64.
+    pub session_arbiters: usize,
+    /// Bytes of requests that may be in flight in the whole node. Default: 64 MiB. Bounds: 1 MiB..=16 GiB.
+    pub in_flight_max_bytes: usize,
+    /// Bytes of answers that may wait for one slow reader before its requests are no longer read.
+    /// Default: 8 MiB. Bounds: 64 KiB..=1 GiB.
+    pub outbound_max_bytes: usize,
+    /// A connection without a read and a write for this long is closed. Default: 120 000 ms. Bounds: 10.. .
+    pub idle_ms: u64,
+    /// Requests, pulls on hold not counted, that one connection may have in work besides its sends.
+    /// Default: 1024. Bounds: 1..=65 536.
+    pub calls_max: usize,
+}
+
+/// Behaviour of a broker. Java: `BrokerConfig` and the parts of `MessageStoreConfig` a client can see.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BrokerConfig {
+    /// Name of the cluster. Default: DefaultCluster.
+    pub broker_cluster_name: String,
+    /// Name of the broker, the same for a master and its slaves. Default: the host's name.
+    pub broker_name: String,
+    /// 0 is the master, others are slaves. Default: 0. Bounds: 0.. .
+    pub broker_id: i64,
+    /// Name servers, separated by `;`. Default: none.
+    pub namesrv_addr: String,
+    /// 2 = write, 4 = read. Default: 6. Bounds: 0..=7.
+    pub broker_permission: i32,
+    /// Whether a send to an unknown topic makes it. Default: true.
+    pub auto_create_topic_enable: bool,
+    /// Whether an unknown consumer group is made on first use. Default: true.
+    pub auto_create_subscription_group: bool,
+    /// Most queues of a topic made on demand. Default: 8. Bounds: 1..=1024.
+    pub default_topic_queue_nums: i32,
+    /// Largest body of a message, in bytes. Default: 4 MiB. Bounds: 1 KiB..=16 MiB.
+    pub max_message_size: i32,
+    /// Whether a pull that finds nothing may be held. Default: true.
+    pub long_polling_enable: bool,
+    /// How long it is held when `long_polling_enable` is off, in ms. Default: 1000. Bounds: 1..=60 000.
+    pub short_polling_time_mills: i64,
+    /// Whether LITE_PULL_MESSAGE is served. Default: true.
+    pub lite_pull_message_enable: bool,
+    /// Whether consumers are sent to a slave when they are far behind. Default: false.
+    pub slave_read_enable: bool,
+    /// Whether producers are told to trace. Default: true.
+    pub trace_on: bool,
+    /// Name of the region in answers and stored messages. Default: DefaultRegion.
+    pub region_id: String,
+    /// Messages of one answer when they are in memory. Default: 32. Bounds: 1..=4096.
+    pub max_transfer_count_on_message_in_memory: usize,
+    /// Bytes of one answer when they are in memory. Default: 256 KiB. Bounds: 1 KiB..=16 MiB.
+    pub max_transfer_bytes_on_message_in_memory: usize,
+    /// Messages of one answer when they are on disk only. Default: 8. Bounds: 1..=4096.
+    pub max_transfer_count_on_message_in_disk: usize,
+    /// Bytes of one answer when they are on disk only. Default: 64 KiB. Bounds: 1 KiB..=16 MiB.
+    pub max_transfer_bytes_on_message_in_disk: usize,
+    /// Bytes of consume queue that one pull scans. Default: 16 000. Bounds: 20..=2 000 000.
+    pub max_filter_message_size: usize,
+    /// Share of memory, in per cent, beyond which a backlog counts as on disk. Default: 40. Bounds: 1..=90.
+    pub access_message_in_memory_max_ratio: u64,
+    /// Whether SQL92 filters are served. Default: false.
+    pub enable_property_filter: bool,
+    /// Whether transactional messages are refused. Default: false.
+    pub reject_transaction_message: bool,
+    /// Most messages of one answer to a query by key. Default: 64. Bounds: 1..=4096.
+    pub max_msgs_num_batch: i32,
+    /// Most messages of one answer to a query by unique key. Default: 32. Bounds: 1..=4096.
+    pub default_query_max_num: i32,
+    /// How long a send waits for the disk in sync mode, in ms. Default: 5000. Bounds: 1.. .
+    pub sync_flush_timeout: u64,
+    /// Sends are refused before this time, in epoch ms. Default: 0.
+    pub start_accept_send_request_time_stamp: i64,
+    /// Pulls held by one queue. Default: 65 536. Bounds: 1..=1 000 000.
+    pub held_pulls_max: usize,
+}
+
+/// Behaviour of a name server. Java: `NamesrvConfig`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NameServerConfig {
+    /// How often silent brokers are looked for, in ms. Default: 10 000. Bounds: 10.. .
+    pub scan_not_active_broker_interval: u64,
+    /// Silence after which a broker is dropped, in ms. Default: 120 000. Bounds: 10.. .
+    pub broker_silence_ms: i64,
+}
+
+/// A value out of its bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value} is out of bounds: {bounds}")]
+pub struct ConfigError {
+    /// Java's name of the key.
+    pub key: &'static str,
+    /// What was given.
+    pub value: String,
+    /// What would be right.
+    pub bounds: &'static str,
+}
+
+/// Port of a name server.
+pub const NAME_SERVER_PORT: u16 = 9876;
+/// Port of a broker.
+pub const BROKER_PORT: u16 = 10911;
+
+impl NodeConfig {
+    /// A node with no part yet.
+    pub fn empty() -> NodeConfig {
+        NodeConfig { broker: None, name_server: None, net: NetConfig::default(), clock: NodeClock::system() }
+    }
+
+    /// Refuses what is out of bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.net.check()?;
+        if let Some(part) = &self.broker {
+            part.config.check()?;
+        }
+        Ok(())
+    }
+}
+
+impl NodeClock {
+    /// The machine's clock.
+    pub fn system() -> NodeClock {
+        NodeClock(Arc::new(SystemClock::default()))
+    }
+}
+
+impl std::fmt::Debug for NodeClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NodeClock({} ms)", self.0.now_ms())
+    }
+}
+
+impl BrokerPart {
+    /// A broker on its usual port over a store in `store.dir`.
+    pub fn new(store: StoreConfig) -> BrokerPart {
+        BrokerPart {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), BROKER_PORT),
+            advertise: None,
+            advertise_port: None,
+            config: BrokerConfig::default(),
+            store,
+        }
+    }
+}
+
+impl Default for NameServerPart {
+    fn default() -> NameServerPart {
+        NameServerPart {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), NAME_SERVER_PORT),
+            config: NameServerConfig::default(),
+        }
+    }
+}
+
+impl NetConfig {
+    /// The idle time as a duration.
+    pub fn idle(&self) -> Duration {
+        Duration::from_millis(self.idle_ms)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        within("sessionArbiters", self.session_arbiters, 1, 64, "1..=64")?;
+        within("inFlightMaxBytes", self.in_flight_max_bytes, 1 << 20, 16 << 30, "1 MiB..=16 GiB")?;
+        within("outboundMaxBytes", self.outbound_max_bytes, 64 << 10, 1 << 30, "64 KiB..=1 GiB")?;
+        within("idleMs", self.idle_ms, 10, u64::MAX, "10..")?;
+        within("callsMax", self.calls_max, 1, 65_536, "1..=65536")
+    }
+}
+
+impl Default for NetConfig {
+    fn default() -> NetConfig {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        NetConfig {
+            session_arbiters: processors.min(8),
+            in_flight_max_bytes: 64 << 20,
+            outbound_max_bytes: 8 << 20,
+            idle_ms: 120_000,
+            calls_max: 1024,
+        }
+    }
+}
+
+impl BrokerConfig {
+    /// Refuses what is out of bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        within("brokerId", self.broker_id, 0, i64::MAX, "0..")?;
+        within("brokerPermission", self.broker_permission, 0, 7, "0..=7")?;
+        within("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024, "1..=1024")?;
+        within("maxMessageSize", self.max_message_size, 1 << 10, 16 << 20, "1 KiB..=16 MiB")?;
+        within("shortPollingTimeMills", self.short_polling_time_mills, 1, 60_000, "1..=60000")?;
+        let count = "1..=4096";
+        within(
+            "maxTransferCountOnMessageInMemory",
+            self.max_transfer_count_on_message_in_memory,
+            1,
+            4096,
+            count,
+        )?;
+        within(
+            "maxTransferCountOnMessageInDisk",
+            self.max_transfer_count_on_message_in_disk,
+            1,
+            4096,
+            count,
+        )?;
+        let bytes = "1 KiB..=16 MiB";
+        let (low, high) = (1 << 10, 16 << 20);
+        within(
+            "maxTransferBytesOnMessageInMemory",
+            self.max_transfer_bytes_on_message_in_memory,
+            low,
+            high,
+            bytes,
+        )?;
+        within(
+            "maxTransferBytesOnMessageInDisk",
+            self.max_transfer_bytes_on_message_in_disk,
+            low,
+            high,
+            bytes,
+        )?;
+        within("maxFilterMessageSize", self.max_filter_message_size, 20, 2_000_000, "20..=2000000")?;
+        within("accessMessageInMemoryMaxRatio", self.access_message_in_memory_max_ratio, 1, 90, "1..=90")?;
+        within("maxMsgsNumBatch", self.max_msgs_num_batch, 1, 4096, count)?;
+        within("defaultQueryMaxNum", self.default_query_max_num, 1, 4096, count)?;
+        within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")
+    }
+
+    /// Whether the broker may be written to.
+    pub fn is_writable(&self) -> bool {
+        self.broker_permission & 2 != 0
+    }
+
+    /// Whether the broker may be read from.
+    pub fn is_readable(&self) -> bool {
+        self.broker_permission & 4 != 0
+    }
+}
+
+impl Default for BrokerConfig {
+    fn default() -> BrokerConfig {
+        BrokerConfig {
+            broker_cluster_name: "DefaultCluster".to_owned(),
+            broker_name: host_name(),
+            broker_id: 0,
+            namesrv_addr: String::new(),
+            broker_permission: 6,
+            auto_create_topic_enable: true,
+            auto_create_subscription_group: true,
+            default_topic_queue_nums: 8,
+            max_message_size: 4 << 20,
+            long_polling_enable: true,
+            short_polling_time_mills: 1000,
+            lite_pull_message_enable: true,
+            slave_read_enable: false,
+            trace_on: true,
+            region_id: "DefaultRegion".to_owned(),
+            max_transfer_count_on_message_in_memory: 32,
+            max_transfer_bytes_on_message_in_memory: 256 << 10,
+            max_transfer_count_on_message_in_disk: 8,
+            max_transfer_bytes_on_message_in_disk: 64 << 10,
+            max_filter_message_size: 16_000,
+            access_message_in_memory_max_ratio: 40,
+            enable_property_filter: false,
+            reject_transaction_message: false,
+            max_msgs_num_batch: 64,
+            default_query_max_num: 32,
+            sync_flush_timeout: 5000,
+            start_accept_send_request_time_stamp: 0,
+            held_pulls_max: 65_536,
+        }
+    }
+}
+
+impl Default for NameServerConfig {
+    fn default() -> NameServerConfig {
+        NameServerConfig { scan_not_active_broker_interval: 10_000, broker_silence_ms: 120_000 }
+    }
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(
+    key: &'static str,
+    value: T,
+    low: T,
+    high: T,
+    bounds: &'static str,
+) -> Result<(), ConfigError> {
+    if value < low || value > high {
+        return Err(ConfigError { key, value: value.to_string(), bounds });
+    }
+    Ok(())
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "DEFAULT_BROKER".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_within_their_bounds() {
+        assert_eq!(BrokerConfig::default().check(), Ok(()));
+        assert_eq!(NodeConfig::empty().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_value_out_of_bounds_is_named_with_its_java_key() {
+        let config = BrokerConfig { broker_permission: 9, ..BrokerConfig::default() };
+        let error = config.check().expect_err("9 is no permission");
+        assert_eq!(error.to_string(), "brokerPermission = 9 is out of bounds: 0..=7");
+    }
+
+    #[test]
+    fn a_java_key_is_read_by_its_name() {
+        let config: BrokerConfig =
+            serde_json::from_str(r#"{"autoCreateTopicEnable":false,"brokerName":"b"}"#)
+                .expect("two known keys");
+        assert!(!config.auto_create_topic_enable);
+        assert_eq!(config.broker_name, "b");
+        assert_eq!(config.max_message_size, 4 << 20);
+    }
+}

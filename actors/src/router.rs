@@ -1,0 +1,87 @@
+//! The router: which function answers which request code.
+//!
+//! Invariants:
+//! - a request code is matched in one place, here, by the constant of its request type;
+//! - an unknown code is answered `REQUEST_CODE_NOT_SUPPORTED`, never dropped;
+//! - sends and pulls do not pass here: the session serves them itself.
+//!
+//! To add a request: its arm here, its handler in the file of its subject.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use troupemq_codec::Request;
+use troupemq_codec::request::HeartBeat;
+
+use crate::cast::{BrokerCast, NameServerCast};
+use crate::net::{Answer, Call, Link, Refusal};
+
+/// A future of an answer that lives on one arbiter.
+pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
+
+/// What a peer that connects is talking to.
+#[derive(Debug, Clone)]
+pub enum Served {
+    /// A broker.
+    Broker(Arc<BrokerCast>),
+    /// A name server.
+    NameServer(Arc<NameServerCast>),
+    /// Something of its own: a client that is called by brokers, a test.
+    Other(Arc<dyn Responder>),
+}
+
+/// Answers the requests of a peer when neither broker nor name server does.
+pub trait Responder: std::fmt::Debug + Send + Sync {
+    /// Answers one request. The answer to a one-way request is dropped.
+    fn respond(&self, call: Call) -> Answering;
+
+    /// A connection of this responder is gone.
+    fn closed(&self, _link: &Arc<Link>) {}
+}
+
+impl Served {
+    /// Answers a request that is neither a send nor a pull.
+    pub fn answer(&self, call: Call) -> Answering {
+        match self {
+            Served::Broker(cast) => {
+                let cast = cast.clone();
+                Box::pin(async move { broker(&cast, &call).await })
+            }
+            Served::NameServer(cast) => {
+                let cast = cast.clone();
+                Box::pin(async move { name_server(&cast, &call).await })
+            }
+            Served::Other(responder) => responder.respond(call),
+        }
+    }
+
+    /// Whether the session finishes this request before it looks at the next of the same connection: a pull
+    /// that follows a heart-beat must find the group registered.
+    pub fn is_in_order(&self, code: i32) -> bool {
+        matches!(self, Served::Broker(_)) && matches!(code, HeartBeat::CODE)
+    }
+
+    /// A connection is gone.
+    pub fn closed(&self, link: &Arc<Link>) {
+        match self {
+            Served::Broker(cast) => broker_closed(cast, link),
+            Served::NameServer(cast) => name_server_closed(cast, link),
+            Served::Other(responder) => responder.closed(link),
+        }
+    }
+}
+
+async fn broker(_cast: &BrokerCast, call: &Call) -> Answer {
+    Err(Refusal::unsupported(call.command.code))
+}
+
+async fn name_server(_cast: &NameServerCast, call: &Call) -> Answer {
+    Err(Refusal::unsupported(call.command.code))
+}
+
+/// Tells who keeps something for a connection of the broker that it is gone.
+fn broker_closed(_cast: &BrokerCast, _link: &Arc<Link>) {}
+
+/// Tells who keeps something for a connection of the name server that it is gone.
+fn name_server_closed(_cast: &NameServerCast, _link: &Arc<Link>) {}
