@@ -52,6 +52,9 @@ pub struct StoreConfig {
     /// Whether keys are indexed. Default: true.
     #[serde(rename = "messageIndexEnable")]
     pub index_enabled: bool,
+    /// Delays of the fixed levels, level 1 first. Default: RocketMQ's 18, `1s` … `2h`.
+    #[serde(rename = "messageDelayLevel")]
+    pub delay_levels: String,
     /// Longest body in bytes. Default: 4 MiB. Bounds: 10 … a quarter of 2 GiB.
     #[serde(rename = "maxMessageSize")]
     pub body_max_bytes: u32,
@@ -126,6 +129,7 @@ impl Default for StoreConfig {
             index_slots_max: 5_000_000,
             index_entries_max: 20_000_000,
             index_enabled: true,
+            delay_levels: "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h".to_owned(),
             body_max_bytes: 4 << 20,
             flush: FlushMode::Async,
             flush_interval_ms: 500,

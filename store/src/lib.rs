@@ -7,6 +7,8 @@
 
 pub mod clock;
 pub mod config;
+pub mod consume_queue;
+pub mod dispatch;
 pub mod error;
 pub mod mmap;
 pub mod segment;
@@ -14,4 +16,6 @@ pub mod segments;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use config::{FlushMode, StoreConfig};
+pub use consume_queue::{ConsumeQueue, QueueKind, QueueTable, Unit};
+pub use dispatch::DispatchWriter;
 pub use error::StoreError;

@@ -1,0 +1,287 @@
+//! The queues of the topics: for each message its place in the log (RocketMQ's `ConsumeQueue`).
+//!
+//! Invariants:
+//! - a queue is shared by everyone and changed by few: the dispatcher appends, the commit log assigns offsets,
+//!   retention moves the minimum, and none of them waits for another;
+//! - units below `max_offset` are complete: the offset is published after the unit;
+//! - a queue nobody wrote has neither file nor map;
+//! - the store knows no topic configuration: whether a queue is a batch queue is said when it is made.
+//!
+//! | file | what |
+//! |---|---|
+//! | `unit.rs` | the bytes of a unit |
+//! | `files.rs` | the files of a queue |
+//! | `append.rs` | writing units |
+//! | `batch.rs` | batch queues: searching for the unit of an offset |
+//! | `by_time.rs` | offset by time |
+//! | `expire.rs` | moving the minimum, deleting what expired |
+//! | `recover.rs` | finding the end after a start, cutting at the end of the log |
+//! | `extension.rs` | filter bits beside a queue |
+//! | `table.rs` | all queues of a store |
+
+mod append;
+mod batch;
+mod by_time;
+mod expire;
+mod files;
+mod recover;
+mod table;
+mod unit;
+
+#[cfg(test)]
+mod consume_queue_test;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use troupemq_codec::Text;
+
+use self::files::{QueueFile, QueueFiles};
+use self::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
+use crate::error::StoreError;
+
+pub use self::append::Put;
+pub use self::by_time::Boundary;
+pub use self::recover::Trust;
+pub use self::table::QueueTable;
+pub use self::unit::Unit;
+
+/// How a queue counts (RocketMQ: topic attribute `queue.type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueKind {
+    /// One unit for each message (`SimpleCQ`).
+    Plain,
+    /// One unit for each record, which may hold many messages (`BatchCQ`).
+    Batch,
+}
+
+impl QueueKind {
+    /// Folder below the root of the store.
+    fn folder(self) -> &'static str {
+        match self {
+            QueueKind::Plain => "consumequeue",
+            QueueKind::Batch => "batchconsumequeue",
+        }
+    }
+
+    /// Bytes of a unit.
+    pub(crate) fn unit_bytes(self) -> u64 {
+        match self {
+            QueueKind::Plain => UNIT_BYTES as u64,
+            QueueKind::Batch => BATCH_UNIT_BYTES as u64,
+        }
+    }
+}
+
+/// Where the queues of one kind lie, and how long their files are.
+#[derive(Debug)]
+pub(crate) struct QueueFolder {
+    root: PathBuf,
+    kind: QueueKind,
+    file_bytes: AtomicU64,
+}
+
+impl QueueFolder {
+    fn new(store: &Path, kind: QueueKind, file_bytes: u64) -> QueueFolder {
+        let whole = file_bytes.next_multiple_of(kind.unit_bytes());
+        QueueFolder { root: store.join(kind.folder()), kind, file_bytes: AtomicU64::new(whole) }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.file_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// One queue of one topic.
+#[derive(Debug)]
+pub struct ConsumeQueue {
+    topic: Text,
+    queue_id: i32,
+    folder: Arc<QueueFolder>,
+    files: QueueFiles,
+    min_offset: AtomicI64,
+    max_offset: AtomicI64,
+    next_offset: AtomicI64,
+    /// Byte position behind the last unit.
+    end: AtomicU64,
+    /// Position in the log behind the last record that has a unit.
+    log_end: AtomicU64,
+    /// Byte position up to which the files were forced to the disk.
+    flushed: AtomicU64,
+    removed: AtomicBool,
+}
+
+impl ConsumeQueue {
+    fn new(topic: Text, queue_id: i32, folder: Arc<QueueFolder>, files: QueueFiles) -> ConsumeQueue {
+        ConsumeQueue {
+            topic,
+            queue_id,
+            folder,
+            files,
+            min_offset: AtomicI64::new(0),
+            max_offset: AtomicI64::new(0),
+            next_offset: AtomicI64::new(0),
+            end: AtomicU64::new(0),
+            log_end: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            removed: AtomicBool::new(false),
+        }
+    }
+
+    /// Topic of the queue.
+    pub fn topic(&self) -> &Text {
+        &self.topic
+    }
+
+    /// Number of the queue in its topic.
+    pub fn queue_id(&self) -> i32 {
+        self.queue_id
+    }
+
+    /// How the queue counts.
+    pub fn kind(&self) -> QueueKind {
+        self.folder.kind
+    }
+
+    /// First offset that can still be read.
+    pub fn min_offset(&self) -> i64 {
+        self.min_offset.load(Ordering::Acquire)
+    }
+
+    /// Offset behind the last message that can be read.
+    pub fn max_offset(&self) -> i64 {
+        self.max_offset.load(Ordering::Acquire)
+    }
+
+    /// Offset the commit log gives to the next message; ahead of `max_offset` by what is not dispatched yet.
+    pub fn next_offset(&self) -> i64 {
+        self.next_offset.load(Ordering::Relaxed)
+    }
+
+    /// Sets the offset of the next message. For the commit log alone, which is the one to assign offsets.
+    pub fn assign_next_offset(&self, next: i64) {
+        self.next_offset.store(next, Ordering::Relaxed);
+    }
+
+    /// Position in the log behind the last record that has a unit here.
+    pub fn log_end(&self) -> u64 {
+        self.log_end.load(Ordering::Acquire)
+    }
+
+    /// Whether the topic was deleted; its queues take no more units.
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// The unit that holds the message with this offset.
+    pub fn unit(&self, queue_offset: i64) -> Option<Unit> {
+        self.units(queue_offset, 1).next()
+    }
+
+    /// The units from the message `from` on, at most `max`; nothing if `from` cannot be read.
+    pub fn units(&self, from: i64, max: usize) -> Units<'_> {
+        let below = self.max_offset();
+        let readable = from >= self.min_offset() && from < below;
+        let position = if readable { self.position_of(from) } else { None };
+        Units {
+            queue: self,
+            position: position.unwrap_or(0),
+            below,
+            left: max * usize::from(position.is_some()),
+            file: None,
+        }
+    }
+
+    /// Forces to the disk what was written since the last time.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        let end = self.end.load(Ordering::Acquire);
+        let flushed = self.flushed.load(Ordering::Relaxed);
+        if flushed == end || self.is_removed() {
+            return Ok(());
+        }
+        for file in self.files.list().iter().filter(|file| file.end() > flushed && file.start() < end) {
+            file.flush()?;
+        }
+        self.flushed.store(end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Folder of the queue's files.
+    fn dir(&self) -> PathBuf {
+        self.folder.root.join(self.topic.as_str()).join(self.queue_id.to_string())
+    }
+
+    /// Byte position of the unit that holds a readable message.
+    fn position_of(&self, queue_offset: i64) -> Option<u64> {
+        match self.kind() {
+            QueueKind::Plain => Some(u64::try_from(queue_offset).ok()? * UNIT_BYTES as u64),
+            QueueKind::Batch => self.batch_position(queue_offset),
+        }
+    }
+
+    /// Reads the unit at a byte position below the end.
+    fn unit_in(&self, file: &QueueFile, position: u64) -> Option<Unit> {
+        let map = match file.map() {
+            Ok(map) => map,
+            Err(error) => {
+                tracing::error!(%error, "queue file cannot be read");
+                return None;
+            }
+        };
+        let at = file.at(position);
+        match self.kind() {
+            QueueKind::Plain => {
+                let word = |offset| u32::from_be(map.word(at + offset).load(Ordering::Relaxed));
+                let words = [word(0), word(4), word(8), word(12), word(16)];
+                let queue_offset = i64::try_from(position / UNIT_BYTES as u64).ok()?;
+                Some(PlainUnit::from_words(words).at(queue_offset))
+            }
+            QueueKind::Batch => {
+                let mut bytes = [0; BATCH_UNIT_BYTES];
+                map.read(at, &mut bytes);
+                Some(BatchUnit::from_bytes(&bytes).unit())
+            }
+        }
+    }
+
+    /// Reads the unit at a byte position below the end, wherever its file is.
+    fn unit_at(&self, position: u64) -> Option<Unit> {
+        self.unit_in(&*self.files.at(position)?, position)
+    }
+}
+
+/// Consecutive units of a queue.
+#[derive(Debug)]
+pub struct Units<'a> {
+    queue: &'a ConsumeQueue,
+    position: u64,
+    below: i64,
+    left: usize,
+    file: Option<Arc<QueueFile>>,
+}
+
+impl Iterator for Units<'_> {
+    type Item = Unit;
+
+    fn next(&mut self) -> Option<Unit> {
+        if self.left == 0 {
+            return None;
+        }
+        let inside = self.file.as_ref().is_some_and(|file| self.position < file.end());
+        if !inside {
+            self.file = self.queue.files.at(self.position);
+        }
+        let unit = self.queue.unit_in(self.file.as_deref()?, self.position)?;
+        self.left -= 1;
+        self.position += self.queue.kind().unit_bytes();
+        if unit.queue_offset >= self.below {
+            self.left = 0;
+            return None;
+        }
+        if unit.next_offset() >= self.below {
+            self.left = 0;
+        }
+        Some(unit)
+    }
+}

@@ -1,0 +1,117 @@
+//! Appending units to a queue; the dispatcher alone does it.
+//!
+//! Invariants:
+//! - units leave no gap: a unit behind the end is an error, one before the end is there already;
+//! - in front of the first message of a plain queue whose older messages are gone stands filler, never behind;
+//! - the offset is published after the unit is complete.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::files::QueueFile;
+use super::unit::{BatchUnit, PlainUnit, UNIT_BYTES};
+use super::{ConsumeQueue, QueueKind, Unit};
+use crate::error::StoreError;
+
+/// What became of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// It stands at the end of the queue.
+    Appended,
+    /// The queue had it already.
+    Known,
+    /// Units between the end of the queue and this one are missing.
+    Gap {
+        /// Offset the queue expects next.
+        expected: i64,
+    },
+}
+
+impl ConsumeQueue {
+    /// Appends `unit`, stored at `store_timestamp_ms` (which batch queues keep).
+    pub(crate) fn put(&self, unit: &Unit, store_timestamp_ms: i64) -> Result<Put, StoreError> {
+        let expected = self.max_offset.load(Ordering::Relaxed);
+        if unit.queue_offset != expected {
+            if unit.queue_offset < expected {
+                return Ok(Put::Known);
+            }
+            if expected != 0 || !self.files.list().is_empty() {
+                return Ok(Put::Gap { expected });
+            }
+        }
+        if self.is_removed() {
+            return Ok(Put::Known);
+        }
+        let position = self.end.load(Ordering::Relaxed);
+        let files = self.files.list();
+        match files.last() {
+            Some(file) if position < file.end() => self.write(file, position, unit, store_timestamp_ms)?,
+            _ => {
+                let (file, position) = self.next_file(position, unit)?;
+                self.write(&file, position, unit, store_timestamp_ms)?;
+            }
+        }
+        Ok(Put::Appended)
+    }
+
+    /// Writes the unit and publishes it.
+    #[inline]
+    fn write(
+        &self,
+        file: &QueueFile,
+        position: u64,
+        unit: &Unit,
+        store_timestamp_ms: i64,
+    ) -> Result<(), StoreError> {
+        let map = file.map()?;
+        let at = file.at(position);
+        let log_offset = unit.log_offset.cast_signed();
+        let size = unit.size.cast_signed();
+        match self.kind() {
+            QueueKind::Plain => {
+                let plain = PlainUnit { log_offset, size, tags_code: unit.tags_code };
+                for (index, word) in plain.words().into_iter().enumerate() {
+                    map.word(at + 4 * index).store(word.to_be(), Ordering::Relaxed);
+                }
+            }
+            QueueKind::Batch => {
+                let batch = BatchUnit {
+                    log_offset,
+                    size,
+                    tags_code: unit.tags_code,
+                    store_timestamp_ms,
+                    first_offset: unit.queue_offset,
+                    count: unit.count.cast_signed(),
+                };
+                map.write(at, &batch.bytes());
+            }
+        }
+        self.end.store(position + self.kind().unit_bytes(), Ordering::Release);
+        self.log_end.store(unit.log_end(), Ordering::Release);
+        self.max_offset.store(unit.next_offset(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Creates the file the unit goes to, and the position in it.
+    #[cold]
+    fn next_file(&self, position: u64, unit: &Unit) -> Result<(Arc<QueueFile>, u64), StoreError> {
+        let bytes = self.folder.file_bytes();
+        if !self.files.list().is_empty() || unit.queue_offset == 0 {
+            return Ok((self.files.append(&self.dir(), position, bytes)?, position));
+        }
+        if self.kind() == QueueKind::Batch {
+            self.min_offset.store(unit.queue_offset, Ordering::Release);
+            return Ok((self.files.append(&self.dir(), 0, bytes)?, 0));
+        }
+        let position = unit.queue_offset.cast_unsigned() * UNIT_BYTES as u64;
+        let start = position - position % bytes;
+        let file = self.files.append(&self.dir(), start, bytes)?;
+        let map = file.map()?;
+        let words = PlainUnit::PRE_BLANK.words();
+        for at in (0..file.at(position)).step_by(4) {
+            map.word(at).store(words[at / 4 % words.len()].to_be(), Ordering::Relaxed);
+        }
+        self.min_offset.store(unit.queue_offset, Ordering::Release);
+        Ok((file, position))
+    }
+}

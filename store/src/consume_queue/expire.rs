@@ -1,0 +1,53 @@
+//! Moving the minimum of a queue behind what the log has lost, and deleting files nobody can read any more.
+//!
+//! Invariants:
+//! - the minimum never goes back while the store is open, and never beyond the maximum;
+//! - the last file stays: its name keeps the offset of the queue;
+//! - the minimum is moved first, the file deleted after.
+
+use std::sync::atomic::Ordering;
+
+use super::ConsumeQueue;
+use super::batch::search;
+use super::recover::Found;
+use crate::error::StoreError;
+
+impl ConsumeQueue {
+    /// Moves the minimum to the first message whose record is not before `log_min`.
+    pub(crate) fn correct_min(&self, log_min: u64) -> Result<(), StoreError> {
+        let bytes = self.kind().unit_bytes();
+        let Some(first) = self.first_byte() else { return Ok(()) };
+        let end = self.end.load(Ordering::Acquire) / bytes;
+        let is_alive = |index: u64| match self.peek(index * bytes) {
+            Ok(Found::Unit(unit)) => unit.log_offset >= log_min,
+            _ => false,
+        };
+        let first = first / bytes;
+        let index = if is_alive(first) { first } else { search(first, end, is_alive) };
+        let min = match self.peek(index * bytes)? {
+            Found::Unit(unit) => unit.queue_offset,
+            _ => self.max_offset(),
+        };
+        self.min_offset.fetch_max(min, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Moves the minimum and deletes the files whose records are all before `log_min`; tells how many.
+    pub(crate) fn expire(&self, log_min: u64) -> Result<usize, StoreError> {
+        self.correct_min(log_min)?;
+        let bytes = self.kind().unit_bytes();
+        let list = self.files.list().to_vec();
+        let mut gone_below = 0;
+        for pair in list.windows(2) {
+            let last_unit = pair[1].start() - bytes;
+            match self.peek(last_unit)? {
+                Found::Unit(unit) if unit.log_offset >= log_min => break,
+                _ => gone_below = pair[1].start(),
+            }
+        }
+        if gone_below == 0 {
+            return Ok(0);
+        }
+        self.files.retain(|file| file.start() >= gone_below)
+    }
+}

@@ -1,0 +1,192 @@
+//! The files of one queue: named by the byte they start with, opened when first needed.
+//!
+//! Invariants:
+//! - all files of a queue have the same size, and each begins where the one before it ends;
+//! - a queue nobody has written has no file, and a file nobody has needed is not mapped;
+//! - the list changes by whole new lists, so a reader keeps what it has and waits for nobody.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::{ArcSwap, Guard};
+
+use crate::error::StoreError;
+use crate::mmap::WordMap;
+
+/// One file of a queue.
+#[derive(Debug)]
+pub(crate) struct QueueFile {
+    start: u64,
+    bytes: u64,
+    path: PathBuf,
+    map: OnceLock<WordMap>,
+}
+
+impl QueueFile {
+    /// A file that exists in `dir` and begins with byte `start` of its queue.
+    pub(crate) fn existing(dir: &Path, start: u64, bytes: u64) -> QueueFile {
+        QueueFile { start, bytes, path: dir.join(file_name(start)), map: OnceLock::new() }
+    }
+
+    /// First byte of the queue in this file.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Byte of the queue behind this file.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+
+    /// Where the file lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the file without a map, for a look at it.
+    pub(crate) fn open(&self) -> Result<File, StoreError> {
+        File::open(&self.path).map_err(StoreError::io("open", &self.path))
+    }
+
+    /// The mapped file, if somebody has needed it already.
+    pub(crate) fn mapped(&self) -> Option<&WordMap> {
+        self.map.get()
+    }
+
+    /// The mapped file; the first caller maps it.
+    pub(crate) fn map(&self) -> Result<&WordMap, StoreError> {
+        if let Some(map) = self.map.get() {
+            return Ok(map);
+        }
+        let map = self.map_now().map_err(StoreError::io("map", &self.path))?;
+        Ok(self.map.get_or_init(|| map))
+    }
+
+    fn map_now(&self) -> io::Result<WordMap> {
+        let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        let len = usize::try_from(self.bytes).expect("the size of a queue file fits the address space");
+        WordMap::open(&file, len)
+    }
+
+    /// Place of byte `position` of the queue in this file.
+    pub(crate) fn at(&self, position: u64) -> usize {
+        usize::try_from(position - self.start).expect("the size of a queue file fits the address space")
+    }
+
+    /// Forces the file to the disk, mapped or not.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        self.open()?.sync_data().map_err(StoreError::io("flush", &self.path))
+    }
+}
+
+/// The files of one queue, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct QueueFiles {
+    list: ArcSwap<Vec<Arc<QueueFile>>>,
+}
+
+impl QueueFiles {
+    /// Files that were found on the disk, oldest first.
+    pub(crate) fn found(files: Vec<Arc<QueueFile>>) -> QueueFiles {
+        QueueFiles { list: ArcSwap::from_pointee(files) }
+    }
+
+    /// The present list.
+    pub(crate) fn list(&self) -> Guard<Arc<Vec<Arc<QueueFile>>>> {
+        self.list.load()
+    }
+
+    /// The file that holds byte `position` of the queue.
+    pub(crate) fn at(&self, position: u64) -> Option<Arc<QueueFile>> {
+        let list = self.list.load();
+        let first = list.first()?;
+        let index = position.checked_sub(first.start)? / first.bytes;
+        let file = list.get(usize::try_from(index).ok()?)?;
+        Some(Arc::clone(file))
+    }
+
+    /// Creates the file that begins with byte `start` and puts it behind the others.
+    pub(crate) fn append(&self, dir: &Path, start: u64, bytes: u64) -> Result<Arc<QueueFile>, StoreError> {
+        fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
+        let file = QueueFile::existing(dir, start, bytes);
+        let disk = OpenOptions::new().create(true).truncate(true).write(true).open(file.path());
+        let disk = disk.map_err(StoreError::io("create", file.path()))?;
+        disk.set_len(bytes).map_err(StoreError::io("size", file.path()))?;
+        let file = Arc::new(file);
+        self.list.rcu(|list| {
+            let mut longer = Vec::clone(list);
+            longer.push(Arc::clone(&file));
+            longer
+        });
+        Ok(file)
+    }
+
+    /// Takes the files that `keep` refuses out of the list and off the disk; tells how many.
+    pub(crate) fn retain(&self, keep: impl Fn(&QueueFile) -> bool) -> Result<usize, StoreError> {
+        let before = self.list.rcu(|list| -> Vec<Arc<QueueFile>> {
+            list.iter().filter(|file| keep(file)).map(Arc::clone).collect()
+        });
+        let mut removed = 0;
+        for file in before.iter().filter(|file| !keep(file)) {
+            remove(file.path())?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    /// Unmaps every file; a reader that still holds one keeps it, the next need maps again.
+    pub(crate) fn unmap(&self) {
+        self.list.rcu(|list| -> Vec<Arc<QueueFile>> {
+            let fresh = |file: &Arc<QueueFile>| QueueFile {
+                start: file.start,
+                bytes: file.bytes,
+                path: file.path.clone(),
+                map: OnceLock::new(),
+            };
+            list.iter().map(|file| Arc::new(fresh(file))).collect()
+        });
+    }
+}
+
+/// Name of the file that begins with byte `start`.
+pub(crate) fn file_name(start: u64) -> String {
+    format!("{start:020}")
+}
+
+/// Deletes a file; one that is gone already is no failure.
+pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(StoreError::io("delete", path)(cause)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_created_at_full_size_and_found_by_position() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = QueueFiles::default();
+        files.append(dir.path(), 1200, 1200).unwrap();
+        files.append(dir.path(), 2400, 1200).unwrap();
+        assert_eq!(fs::metadata(dir.path().join("00000000000000002400")).unwrap().len(), 1200);
+        assert_eq!(files.at(2399).unwrap().start(), 1200);
+        assert_eq!(files.at(2400).unwrap().start(), 2400);
+        assert!(files.at(3600).is_none() && files.at(0).is_none());
+    }
+
+    #[test]
+    fn a_removed_file_is_gone_from_list_and_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = QueueFiles::default();
+        files.append(dir.path(), 0, 1200).unwrap();
+        files.append(dir.path(), 1200, 1200).unwrap();
+        assert_eq!(files.retain(|file| file.start() > 0).unwrap(), 1);
+        assert_eq!(files.list().len(), 1);
+        assert!(!dir.path().join(file_name(0)).try_exists().unwrap());
+    }
+}

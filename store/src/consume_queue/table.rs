@@ -1,0 +1,301 @@
+//! All queues of a store, found by topic and number.
+//!
+//! Invariants:
+//! - the table is a handle: clones see the same queues;
+//! - a queue is in the table before it has a file, and the files of a queue are in at most one entry;
+//! - a folder that is no queue is left alone; a queue whose files do not fit together is deleted, to be built
+//!   again from the log.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dashmap::{DashMap, DashSet};
+use troupemq_codec::Text;
+
+use super::files::{QueueFile, QueueFiles, remove};
+use super::recover::Trust;
+use super::{ConsumeQueue, QueueFolder, QueueKind, Unit};
+use crate::config::StoreConfig;
+use crate::error::StoreError;
+use crate::segments::{SegmentFile, list_files};
+
+/// Handle on the queues of a store.
+#[derive(Debug, Clone)]
+pub struct QueueTable {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    plain: Arc<QueueFolder>,
+    batch: Arc<QueueFolder>,
+    /// Queues of a topic, sorted by their number.
+    topics: DashMap<Text, Vec<Arc<ConsumeQueue>>>,
+    /// Topics whose new queues are batch queues.
+    batch_topics: DashSet<Text>,
+    /// Whether a queue was found damaged, so that the log has to be read from its start.
+    damaged: AtomicBool,
+}
+
+impl QueueTable {
+    /// Finds the queues on the disk; nothing is mapped, and nothing is known of their ends before `recover`.
+    pub fn load(config: &StoreConfig) -> Result<QueueTable, StoreError> {
+        let plain = QueueFolder::new(&config.dir, QueueKind::Plain, config.queue_file_bytes);
+        let batch = QueueFolder::new(&config.dir, QueueKind::Batch, config.batch_queue_file_bytes);
+        let table = QueueTable {
+            shared: Arc::new(Shared {
+                plain: Arc::new(plain),
+                batch: Arc::new(batch),
+                topics: DashMap::new(),
+                batch_topics: DashSet::new(),
+                damaged: AtomicBool::new(false),
+            }),
+        };
+        table.load_folder(&table.shared.plain)?;
+        table.load_folder(&table.shared.batch)?;
+        Ok(table)
+    }
+
+    /// The queue, if it was written or made.
+    pub fn get(&self, topic: &str, queue_id: i32) -> Option<Arc<ConsumeQueue>> {
+        let queues = self.shared.topics.get(topic)?;
+        let index = queues.binary_search_by_key(&queue_id, |queue| queue.queue_id).ok()?;
+        queues.get(index).map(Arc::clone)
+    }
+
+    /// The queue, made if there is none: without a file until its first unit.
+    ///
+    /// Fails for names that cannot be a folder.
+    pub fn open_or_create(&self, topic: &str, queue_id: i32) -> Result<Arc<ConsumeQueue>, StoreError> {
+        if let Some(queue) = self.get(topic, queue_id) {
+            return Ok(queue);
+        }
+        if !is_folder_name(topic) || queue_id < 0 {
+            let why = format!("\"{topic}\" with queue {queue_id} cannot name a queue");
+            return Err(StoreError::Config { key: "topic", why });
+        }
+        // A copy: the caller's text may be a slice of a whole frame.
+        let topic = Text::from(topic);
+        let mut queues = self.shared.topics.entry(topic.clone()).or_default();
+        let index = match queues.binary_search_by_key(&queue_id, |queue| queue.queue_id) {
+            Ok(index) => return Ok(Arc::clone(&queues[index])),
+            Err(index) => index,
+        };
+        let is_batch = match queues.first() {
+            Some(other) => other.kind() == QueueKind::Batch,
+            None => self.shared.batch_topics.contains(&topic),
+        };
+        let folder = if is_batch { &self.shared.batch } else { &self.shared.plain };
+        let queue = ConsumeQueue::new(topic, queue_id, Arc::clone(folder), QueueFiles::default());
+        let queue = Arc::new(queue);
+        queues.insert(index, Arc::clone(&queue));
+        Ok(queue)
+    }
+
+    /// Says that new queues of `topic` are batch queues (topic attribute `queue.type=BatchCQ`). Queues that
+    /// exist stay what they are.
+    pub fn declare_batch(&self, topic: &str) {
+        self.shared.batch_topics.insert(Text::from(topic));
+    }
+
+    /// The queues of a topic, sorted by their number.
+    pub fn of_topic(&self, topic: &str) -> Vec<Arc<ConsumeQueue>> {
+        self.shared.topics.get(topic).map(|queues| queues.clone()).unwrap_or_default()
+    }
+
+    /// All topics that have a queue.
+    pub fn topics(&self) -> Vec<Text> {
+        self.shared.topics.iter().map(|entry| entry.key().clone()).collect()
+    }
+
+    /// Deletes the queues of a topic with their files. Who holds one still may read it, not write it.
+    pub fn remove(&self, topic: &str) -> Result<(), StoreError> {
+        self.shared.batch_topics.remove(topic);
+        let Some((_, queues)) = self.shared.topics.remove(topic) else { return Ok(()) };
+        for queue in &queues {
+            queue.removed.store(true, Ordering::Release);
+            remove_folder(&queue.dir())?;
+        }
+        match queues.first() {
+            Some(queue) => remove_folder(&queue.folder.root.join(topic)),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the end of every queue. Answers the highest position in the log that some queue knows: nothing
+    /// if there is no unit at all.
+    pub fn recover(&self, trust: Trust) -> Result<Option<u64>, StoreError> {
+        self.each(|queue| queue.recover(trust))?;
+        Ok(self.log_end())
+    }
+
+    /// Cuts all units whose record reaches beyond the end of the log.
+    pub fn truncate(&self, log_end: u64) -> Result<(), StoreError> {
+        self.each(|queue| queue.truncate(log_end))
+    }
+
+    /// Cuts units from the end of each queue until `is_right` accepts the last one.
+    pub fn verify(&self, is_right: impl Fn(&ConsumeQueue, &Unit) -> bool) -> Result<(), StoreError> {
+        self.each(|queue| queue.verify(|unit| is_right(queue, unit)))
+    }
+
+    /// Moves the minimum of every queue behind what the log has lost.
+    pub fn correct_min(&self, log_min: u64) -> Result<(), StoreError> {
+        self.each(|queue| queue.correct_min(log_min))
+    }
+
+    /// Moves the minimum of every queue and deletes the files nobody can read any more; tells how many.
+    pub fn expire(&self, log_min: u64) -> Result<usize, StoreError> {
+        let mut files = 0;
+        for queue in self.snapshot() {
+            files += queue.expire(log_min)?;
+        }
+        Ok(files)
+    }
+
+    /// Forces every queue to the disk that was written since the last time.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.each(|queue| queue.flush())
+    }
+
+    /// Takes the maps of all queues away; each is mapped again on its next need.
+    pub fn unmap(&self) {
+        for queue in self.snapshot() {
+            queue.files.unmap();
+        }
+    }
+
+    /// The highest position in the log that some queue knows.
+    pub fn log_end(&self) -> Option<u64> {
+        self.snapshot().iter().map(|queue| queue.log_end()).max().filter(|end| *end > 0)
+    }
+
+    /// Whether a queue was found damaged and has to be built from the start of the log.
+    pub fn is_damaged(&self) -> bool {
+        self.shared.damaged.load(Ordering::Relaxed)
+    }
+
+    fn each(&self, mut act: impl FnMut(&ConsumeQueue) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        for queue in self.snapshot() {
+            act(&queue)?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Vec<Arc<ConsumeQueue>> {
+        let mut queues = Vec::new();
+        for entry in &self.shared.topics {
+            queues.extend(entry.value().iter().map(Arc::clone));
+        }
+        queues
+    }
+
+    fn load_folder(&self, folder: &Arc<QueueFolder>) -> Result<(), StoreError> {
+        let mut found = Vec::new();
+        for topic in folders_of(&folder.root)? {
+            for queue in folders_of(&folder.root.join(&topic))? {
+                // What is no number is no queue.
+                let Ok(queue_id) = queue.parse::<i32>() else { continue };
+                let dir = folder.root.join(&topic).join(queue);
+                let mut files = list_files(&dir)?;
+                if let Some(last) = files.pop_if(|file| file.len == 0) {
+                    remove(&last.path)?;
+                }
+                if !files.is_empty() {
+                    found.push(FoundQueue { topic: Text::from(topic.as_str()), queue_id, dir, files });
+                }
+            }
+        }
+        if let Some(file_bytes) = usual_size(&found) {
+            folder.file_bytes.store(file_bytes, Ordering::Relaxed);
+        }
+        found.into_iter().try_for_each(|queue| self.load_queue(folder, queue))
+    }
+
+    fn load_queue(&self, folder: &Arc<QueueFolder>, found: FoundQueue) -> Result<(), StoreError> {
+        let FoundQueue { topic, queue_id, dir, files } = found;
+        if let Some(why) = misfit(&files, folder.file_bytes(), folder.kind.unit_bytes()) {
+            tracing::warn!(dir = %dir.display(), why, "damaged queue is deleted and built again from the log");
+            self.shared.damaged.store(true, Ordering::Relaxed);
+            return remove_folder(&dir);
+        }
+        let file = |found: &SegmentFile| Arc::new(QueueFile::existing(&dir, found.start, found.len));
+        let files = QueueFiles::found(files.iter().map(file).collect());
+        let queue = Arc::new(ConsumeQueue::new(topic.clone(), queue_id, Arc::clone(folder), files));
+        let mut queues = self.shared.topics.entry(topic).or_default();
+        match queues.binary_search_by_key(&queue_id, |queue| queue.queue_id) {
+            Ok(_) => tracing::warn!(dir = %dir.display(), "queue is there as plain and as batch queue"),
+            Err(index) => queues.insert(index, queue),
+        }
+        Ok(())
+    }
+}
+
+/// A queue on the disk.
+struct FoundQueue {
+    topic: Text,
+    queue_id: i32,
+    dir: PathBuf,
+    files: Vec<SegmentFile>,
+}
+
+/// The size that most files have; the store's own, whatever the configuration says of new stores.
+fn usual_size(found: &[FoundQueue]) -> Option<u64> {
+    let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
+    for file in found.iter().flat_map(|queue| &queue.files) {
+        *sizes.entry(file.len).or_default() += 1;
+    }
+    sizes.into_iter().max_by_key(|(_, files)| *files).map(|(size, _)| size)
+}
+
+/// Why these files are no queue, if they are none.
+fn misfit(files: &[SegmentFile], file_bytes: u64, unit_bytes: u64) -> Option<&'static str> {
+    let is_row = files.windows(2).all(|pair| pair[0].start + file_bytes == pair[1].start);
+    let is_aligned = files.first().is_none_or(|first| first.start.is_multiple_of(unit_bytes));
+    if files.iter().any(|file| file.len != file_bytes) {
+        Some("files of different size")
+    } else if !is_row {
+        Some("a file is missing")
+    } else if !is_aligned || !file_bytes.is_multiple_of(unit_bytes) {
+        Some("units do not fit the files")
+    } else {
+        None
+    }
+}
+
+/// Whether a topic can be a folder below the queues and nothing else.
+fn is_folder_name(topic: &str) -> bool {
+    !matches!(topic, "" | "." | "..") && topic.len() <= 255 && !topic.contains(['/', '\0'])
+}
+
+/// Names of the folders in `dir`; none if it does not exist.
+fn folders_of(dir: &Path) -> Result<Vec<String>, StoreError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => return Err(StoreError::io("list", dir)(cause)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(StoreError::io("list", dir))?;
+        let is_dir = entry.file_type().map_err(StoreError::io("inspect", &entry.path()))?.is_dir();
+        match entry.file_name().into_string() {
+            Ok(name) if is_dir => names.push(name),
+            _ => {}
+        }
+    }
+    Ok(names)
+}
+
+/// Deletes a folder with all in it; one that is gone already is no failure.
+fn remove_folder(dir: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(dir) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io("delete", dir)(cause))
+        }
+        _ => Ok(()),
+    }
+}
