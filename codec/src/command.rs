@@ -26,6 +26,7 @@ use crate::response::ResponseCode;
 use crate::text::Text;
 use crate::version::OUR_VERSION;
 
+pub(crate) use escape::{escape, escape_len, escape_to_ascii, unescape};
 pub use head::{Head, HeadWriter};
 pub use view::{CommandView, Value};
 

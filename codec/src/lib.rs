@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+pub mod base64;
 pub mod command;
 mod cursor;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod filter;
 pub mod frame;
 pub mod header;
 pub mod language;
+pub mod loose_json;
 pub mod message;
 pub mod request;
 pub mod response;

@@ -21,6 +21,19 @@ pub(crate) fn escape(text: &str, out: &mut impl BufMut) {
     out.put_slice(rest);
 }
 
+/// The same in pure ASCII: everything beyond becomes `\uXXXX`.
+pub(crate) fn escape_to_ascii(text: &str, out: &mut impl BufMut) {
+    for char in text.chars() {
+        if char.is_ascii() {
+            escape(char.encode_utf8(&mut [0; 4]), out);
+            continue;
+        }
+        for unit in char.encode_utf16(&mut [0; 2]) {
+            put_unicode(*unit, out);
+        }
+    }
+}
+
 fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
@@ -137,9 +150,12 @@ mod tests {
     #[test]
     fn every_character_survives_both_forms() {
         let text: String = (0..0x3000).chain(0x1f600..0x1f640).filter_map(char::from_u32).collect();
-        let mut plain = Vec::new();
+        let (mut plain, mut ascii) = (Vec::new(), Vec::new());
         escape(&text, &mut plain);
+        escape_to_ascii(&text, &mut ascii);
+        assert!(ascii.is_ascii());
         assert_eq!(meaning(&String::from_utf8(plain).unwrap()), text);
+        assert_eq!(meaning(&String::from_utf8(ascii).unwrap()), text);
     }
 
     #[test]
