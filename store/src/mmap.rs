@@ -4,7 +4,7 @@
 //!
 //! | type | bytes | writers | readers |
 //! |---|---|---|---|
-//! | `Mapping` + `MapWriter` | grow: below `published` they are final | the one `MapWriter` | any thread, below `published` |
+//! | `Mapping` + `MapWriter` | grow; final below `published` | the one `MapWriter` | any thread, below `published` |
 //! | `WordMap` | change in place, 8, 16 or 32 bits at a time | any thread | any thread |
 //!
 //! Invariants:
