@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next bytes as an array.
-    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CodecError> {
+    pub(crate) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CodecError> {
         let short = CodecError::Short { what, need: N, have: self.rest.len() };
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(short)?;
         self.rest = rest;
@@ -62,6 +62,17 @@ impl<'a> Cursor<'a> {
         self.array(what).map(i32::from_be_bytes)
     }
 
+    /// Eight bytes, signed.
+    pub(crate) fn i64(&mut self, what: &'static str) -> Result<i64, CodecError> {
+        self.array(what).map(i64::from_be_bytes)
+    }
+
+    /// A length of one signed byte that must fit into what is left.
+    pub(crate) fn len8(&mut self, what: &'static str) -> Result<usize, CodecError> {
+        let len = self.array(what).map(i8::from_be_bytes)?;
+        self.checked_len(i64::from(len), what)
+    }
+
     /// A length of four bytes that must fit into what is left.
     pub(crate) fn len32(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let len = self.i32(what)?;
@@ -72,6 +83,15 @@ impl<'a> Cursor<'a> {
     pub(crate) fn len16(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let len = self.i16(what)?;
         self.checked_len(i64::from(len), what)
+    }
+
+    /// A piece that begins with its size, a four-byte word that counts itself; the word stays part of it.
+    pub(crate) fn sized(&mut self, what: &'static str) -> Result<&'a [u8], CodecError> {
+        let size = self.clone().i32(what)?;
+        let Ok(size) = usize::try_from(size) else {
+            return Err(CodecError::invalid(what, size.to_string()));
+        };
+        self.take(size, what)
     }
 
     fn checked_len(&self, len: i64, what: &'static str) -> Result<usize, CodecError> {

@@ -18,13 +18,16 @@ pub mod error;
 pub mod fields;
 pub mod filter;
 pub mod frame;
+pub mod ha;
 pub mod header;
 pub mod language;
 pub mod loose_json;
 pub mod message;
+pub mod pop_record;
 pub mod request;
 pub mod response;
 pub mod text;
+pub mod timer_record;
 pub mod version;
 
 pub use command::{Command, CommandView, Head, HeaderForm};

@@ -4,27 +4,35 @@
 //! - what the broker does with a message reads and writes the stored form in place; [`Message`] is for clients;
 //! - a decoded message shares the bytes it was read from: no body is copied unless it was compressed.
 //!
-//! Contents: [`record`] reads, [`new_record`] writes, [`properties`], [`sys_flag`], [`message_id`], [`batch`].
+//! Contents: [`record`] reads, [`new_record`] writes, [`properties`], [`sys_flag`], [`message_id`], [`batch`],
+//! [`compression`], [`receipt_handle`].
 
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 
 use crate::error::CodecError;
+use crate::message::compression::EXPANDED_MAX_BYTES;
 use crate::text::Text;
 
 pub mod batch;
-mod input;
+pub mod compression;
 pub mod message_id;
 pub mod new_record;
 pub mod properties;
+pub mod receipt_handle;
 pub mod record;
 pub mod sys_flag;
 
+pub use compression::Compression;
 pub use message_id::{OffsetId, UniqueId};
 pub use new_record::{NewRecord, fill_holes};
 pub use properties::{Properties, PropertiesView};
+pub use receipt_handle::{RecallHandle, ReceiptHandle, RetryMark};
 pub use record::{RecordView, Scan, scan};
+
+/// Most messages of an inner batch: `INNER_NUM` is a 16-bit number in the consume queue.
+const INNER_BATCH_MAX: usize = 0x7FFF;
 
 /// A message as a client sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,9 +41,9 @@ pub struct Message {
     pub topic: Text,
     /// The user's flag.
     pub flag: i32,
-    /// The bits of [`sys_flag`].
+    /// The bits of [`sys_flag`]; those of compression are gone once the body is expanded.
     pub sys_flag: i32,
-    /// The body, expanded.
+    /// The body, expanded. A body that cannot be expanded stays as it is stored, and `sys_flag` says so.
     pub body: Bytes,
     /// The properties.
     pub properties: Properties,
@@ -64,7 +72,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Reads all records of a pull, view or query body, in order.
+    /// Reads all records of a pull, view or query body, in order; inner batches come as their messages.
     ///
     /// # Errors
     /// The first record that cannot be read makes the whole body unreadable: what was cut off would be lost
@@ -75,7 +83,11 @@ impl Message {
         while !rest.is_empty() {
             let record = RecordView::parse(&rest)?;
             let size = record.total_size();
-            messages.push(Message::from_record(&record, &rest));
+            let message = Message::from_record(&record, &rest);
+            match message.unwrapped() {
+                Some(inner) => messages.extend(inner),
+                None => messages.push(message),
+            }
             rest = rest.split_off(size);
         }
         Ok(messages)
@@ -105,8 +117,12 @@ impl Message {
         keys.split(properties::KEY_SEPARATOR).filter(|key| !key.is_empty())
     }
 
-    fn from_record(record: &RecordView<'_>, bytes: &Bytes) -> Message {
-        Message {
+    /// The message of a record that lies in `bytes`, an inner batch as one message.
+    ///
+    /// # Panics
+    /// If the record was not read from `bytes`.
+    pub fn from_record(record: &RecordView<'_>, bytes: &Bytes) -> Message {
+        let mut message = Message {
             topic: Text::from(record.topic()),
             flag: record.flag(),
             sys_flag: record.sys_flag(),
@@ -123,6 +139,38 @@ impl Message {
             reconsume_times: record.reconsume_times(),
             body_crc: record.body_crc(),
             stored_bytes: record.total_size(),
+        };
+        let plain = compression::plain_body(message.sys_flag, message.body.clone(), EXPANDED_MAX_BYTES);
+        if let Ok(body) = plain {
+            message.body = body;
+            message.sys_flag = sys_flag::without_compression(message.sys_flag);
         }
+        message
+    }
+
+    /// The messages of an inner batch, with consecutive queue offsets; `None` for any other message and for a
+    /// batch that cannot be read, which then stays one message.
+    fn unwrapped(&self) -> Option<Vec<Message>> {
+        let batch_bits = sys_flag::NEED_UNWRAP | sys_flag::INNER_BATCH;
+        if self.sys_flag & batch_bits != batch_bits {
+            return None;
+        }
+        let items: Vec<batch::BatchItem<'_>> = batch::items(&self.body).collect::<Result<_, _>>().ok()?;
+        if items.len() > INNER_BATCH_MAX {
+            return None;
+        }
+        let message = |(index, item): (i64, &batch::BatchItem<'_>)| Message {
+            queue_offset: self.queue_offset.saturating_add(index),
+            flag: item.flag,
+            sys_flag: self.sys_flag & !batch_bits,
+            body: self.body.slice_ref(item.body),
+            properties: Properties::parse(self.body.slice_ref(item.properties.as_bytes())),
+            ..self.clone()
+        };
+        Some((0..).zip(&items).map(message).collect())
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "the bytes of these tests are known")]
+mod golden_test;

@@ -17,8 +17,8 @@
 
 use bytes::{BufMut, BytesMut};
 
+use crate::cursor::Cursor;
 use crate::error::CodecError;
-use crate::message::input::Input;
 use crate::message::properties::{PROPERTIES_MAX_BYTES, PropertiesView};
 
 /// Bytes of an item without body and properties.
@@ -94,20 +94,19 @@ impl<'a> Iterator for BatchItems<'a> {
 
 impl<'a> BatchItems<'a> {
     fn item(&mut self) -> Result<BatchItem<'a>, CodecError> {
-        let size = Input(self.rest).length::<4>("size of a batch item")?;
-        let mut rest = Input(self.rest);
-        let mut input = Input(rest.take(size, "batch item")?);
+        let whole = Cursor::new(self.rest).sized("batch item")?;
+        let mut input = Cursor::new(whole);
         input.take(12, "head of a batch item")?;
         let flag = input.i32("flag of a batch item")?;
-        let body_len = input.length::<4>("body length of a batch item")?;
+        let body_len = input.len32("body length of a batch item")?;
         let body = input.take(body_len, "body of a batch item")?;
-        let properties_len = input.length::<2>("properties length of a batch item")?;
+        let properties_len = input.len16("properties length of a batch item")?;
         let properties = PropertiesView(input.take(properties_len, "properties of a batch item")?);
-        if !input.0.is_empty() {
-            let value = format!("{size}, {} more than its fields", input.0.len());
+        if input.left() != 0 {
+            let value = format!("{}, {} more than its fields", whole.len(), input.left());
             return Err(CodecError::Invalid { what: "size of a batch item", value });
         }
-        self.rest = rest.0;
+        self.rest = self.rest.get(whole.len()..).unwrap_or_default();
         Ok(BatchItem { flag, body, properties })
     }
 }

@@ -21,8 +21,8 @@ use std::str::FromStr;
 
 use bytes::BufMut;
 
+use crate::cursor::Cursor;
 use crate::error::CodecError;
-use crate::message::input::Input;
 use crate::message::new_record::put_host;
 
 /// Bytes of an id with an IPv4 address.
@@ -55,7 +55,7 @@ impl FromStr for OffsetId {
 
     fn from_str(text: &str) -> Result<OffsetId, CodecError> {
         let (bytes, len) = read_hex(text)?;
-        let mut input = Input(bytes.get(..len).unwrap_or_default());
+        let mut input = Cursor::new(bytes.get(..len).unwrap_or_default());
         let ip = ip(&mut input, len)?;
         let [_, _, high, low] = input.array("port of an offset id")?;
         let host = SocketAddr::new(ip, u16::from_be_bytes([high, low]));
@@ -125,7 +125,7 @@ impl FromStr for UniqueId {
 
     fn from_str(text: &str) -> Result<UniqueId, CodecError> {
         let (bytes, len) = read_hex(text)?;
-        let mut input = Input(bytes.get(..len).unwrap_or_default());
+        let mut input = Cursor::new(bytes.get(..len).unwrap_or_default());
         Ok(UniqueId {
             ip: ip(&mut input, len)?,
             process_id: u16::from_be_bytes(input.array("process id of a unique id")?),
@@ -136,7 +136,7 @@ impl FromStr for UniqueId {
     }
 }
 
-fn ip(input: &mut Input<'_>, id_len: usize) -> Result<IpAddr, CodecError> {
+fn ip(input: &mut Cursor<'_>, id_len: usize) -> Result<IpAddr, CodecError> {
     if id_len == ID_V4_BYTES {
         return Ok(IpAddr::V4(Ipv4Addr::from(input.array::<4>("address of a message id")?)));
     }

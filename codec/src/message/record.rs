@@ -31,8 +31,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::cursor::Cursor;
 use crate::error::CodecError;
-use crate::message::input::Input;
 use crate::message::properties::PropertiesView;
 use crate::message::sys_flag;
 
@@ -78,10 +78,10 @@ pub struct RecordView<'a> {
 impl<'a> RecordView<'a> {
     /// Reads the record at the front of `bytes`; what follows it is left alone.
     pub fn parse(bytes: &'a [u8]) -> Result<RecordView<'a>, CodecError> {
-        let total_size = Input(bytes).length::<4>("total size of a record")?;
-        let bytes = Input(bytes).take(total_size, "record")?;
-        let mut input = Input(bytes);
-        input.take(4, "total size of a record")?;
+        let bytes = Cursor::new(bytes).sized("record")?;
+        let total_size = bytes.len();
+        let mut input = Cursor::new(bytes);
+        input.i32("total size of a record")?;
         let magic = input.i32("magic of a record")?;
         if magic != MAGIC_V1 && magic != MAGIC_V2 {
             return Err(CodecError::Invalid { what: "magic of a record", value: format!("{magic:#x}") });
@@ -98,18 +98,15 @@ impl<'a> RecordView<'a> {
         let store_host = host(&mut input, sys_flag & sys_flag::STORE_HOST_V6 != 0)?;
         let reconsume_times = input.i32("reconsume times")?;
         let prepared_log_offset = input.i64("prepared log offset")?;
-        let body_len = input.length::<4>("body length")?;
+        let body_len = input.len32("body length")?;
         let body = input.take(body_len, "body")?;
-        let topic_len = if magic == MAGIC_V2 {
-            input.length::<2>("topic length")?
-        } else {
-            input.length::<1>("topic length")?
-        };
+        let topic_len =
+            if magic == MAGIC_V2 { input.len16("topic length")? } else { input.len8("topic length")? };
         let topic = utf8(input.take(topic_len, "topic")?)?;
-        let properties_len = input.length::<2>("properties length")?;
+        let properties_len = input.len16("properties length")?;
         let properties = PropertiesView(input.take(properties_len, "properties")?);
-        if !input.0.is_empty() {
-            let value = format!("{total_size}, {} more than its fields", input.0.len());
+        if input.left() != 0 {
+            let value = format!("{total_size}, {} more than its fields", input.left());
             return Err(CodecError::Invalid { what: "total size of a record", value });
         }
         Ok(RecordView {
@@ -248,7 +245,7 @@ pub enum Scan<'a> {
 ///
 /// Checks lengths, not the CRC, and not that the stored log offset is the position: the caller knows that.
 pub fn scan(bytes: &[u8]) -> Scan<'_> {
-    let mut input = Input(bytes);
+    let mut input = Cursor::new(bytes);
     let (Ok(size), Ok(magic)) = (input.array("total size"), input.i32("magic")) else {
         return Scan::Nothing;
     };
@@ -266,7 +263,7 @@ pub fn blank_head(remaining: u32) -> [u8; BLANK_HEAD_BYTES] {
     [a, b, c, d, e, f, g, h]
 }
 
-fn host(input: &mut Input<'_>, is_v6: bool) -> Result<SocketAddr, CodecError> {
+fn host(input: &mut Cursor<'_>, is_v6: bool) -> Result<SocketAddr, CodecError> {
     let ip = if is_v6 {
         IpAddr::V6(Ipv6Addr::from(input.array::<16>("host")?))
     } else {
