@@ -5,17 +5,33 @@
 //! - no actor, no runtime and no socket is known here;
 //! - `unsafe` stands in `mmap.rs` alone.
 
+pub mod abort_mark;
+pub mod checkpoint;
 pub mod clock;
+pub mod commit_log;
 pub mod config;
 pub mod consume_queue;
 pub mod dispatch;
 pub mod error;
 pub mod mmap;
+pub mod open;
+pub mod paths;
+pub mod poison;
+mod preparer;
+pub mod process_lock;
+pub mod reader;
+pub mod reaper;
+pub mod retention;
 pub mod segment;
 pub mod segments;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use commit_log::batch::{AppendBatch, PendingRecord};
+pub use commit_log::flusher::LogFlusher;
+pub use commit_log::{Appended, CommitLog};
 pub use config::{FlushMode, StoreConfig};
 pub use consume_queue::{ConsumeQueue, QueueKind, QueueTable, Unit};
 pub use dispatch::DispatchWriter;
 pub use error::StoreError;
+pub use open::{Closing, Marks, Opened, RecoveryReport, close, open};
+pub use reader::LogReader;

@@ -28,6 +28,7 @@ pub struct Segment {
 pub struct SegmentWriter {
     segment: Arc<Segment>,
     writer: MapWriter,
+    may_hold_more: bool,
 }
 
 /// Name of the segment that begins at `start`.
@@ -132,7 +133,8 @@ impl SegmentWriter {
         })?;
         let writer = Mapping::open(&file, len).map_err(StoreError::io("map", &path))?;
         let mapping = Arc::clone(writer.mapping());
-        Ok(SegmentWriter { segment: Arc::new(Segment { start, path, file, mapping }), writer })
+        let segment = Arc::new(Segment { start, path, file, mapping });
+        Ok(SegmentWriter { segment, writer, may_hold_more: true })
     }
 
     /// The read side.
@@ -167,6 +169,16 @@ impl SegmentWriter {
     pub fn publish(&mut self, to: u64) {
         let at = self.segment.position(to).expect("published offsets lie in their segment");
         self.writer.publish(at);
+    }
+
+    /// Whether bytes of an earlier use may stand behind the position.
+    pub fn may_hold_more(&self) -> bool {
+        self.may_hold_more
+    }
+
+    /// Notes that everything behind the position is zero.
+    pub fn tail_is_zero(&mut self) {
+        self.may_hold_more = false;
     }
 
     /// Copies `bytes` to the position and makes them final.

@@ -1,0 +1,94 @@
+//! Has the disk take what the log wrote, for the thread that flushes.
+//!
+//! Invariants:
+//! - `flushed_to` moves only after the disk has answered for every byte below it;
+//! - a flush that failed is never tried again: the page cache may have dropped what it could not write;
+//! - pages far behind the flushed position are taken out of the process, so that it stays small.
+
+use std::sync::Arc;
+
+use crate::error::StoreError;
+use crate::poison::Poison;
+use crate::reader::{LogReader, Positions};
+use crate::segment::Segment;
+
+/// Bytes behind the flushed position that stay mapped: consumers who keep up read there.
+const KEEP_MAPPED_BYTES: u64 = 64 << 20;
+/// Pages are taken out in steps of this many bytes.
+const DROP_STEP_BYTES: u64 = 16 << 20;
+
+/// The flushing end of the log; owned by one thread.
+#[derive(Debug)]
+pub struct LogFlusher {
+    reader: LogReader,
+    positions: Arc<Positions>,
+    poison: Poison,
+    dropped_to: u64,
+    flushed_time_ms: i64,
+}
+
+impl LogFlusher {
+    pub(crate) fn new(reader: LogReader, positions: Arc<Positions>, poison: Poison) -> LogFlusher {
+        let dropped_to = positions.flushed_to();
+        let flushed_time_ms = positions.store_ms();
+        LogFlusher { reader, positions, poison, dropped_to, flushed_time_ms }
+    }
+
+    /// End of the log.
+    pub fn wrote_to(&self) -> u64 {
+        self.positions.wrote_to()
+    }
+
+    /// End of what is on the disk.
+    pub fn flushed_to(&self) -> u64 {
+        self.positions.flushed_to()
+    }
+
+    /// Has the disk take everything written so far; answers how far that is.
+    ///
+    /// # Errors
+    /// After the first failure every call fails: the store takes no more writes.
+    pub fn flush(&mut self) -> Result<u64, StoreError> {
+        self.poison.check()?;
+        let store_ms = self.positions.store_ms();
+        let (from, to) = (self.positions.flushed_to(), self.positions.wrote_to());
+        if from >= to {
+            return Ok(from);
+        }
+        for segment in self.touched(from, to) {
+            segment.sync().map_err(|error| self.poison.set(error))?;
+        }
+        self.positions.set_flushed_to(to);
+        self.flushed_time_ms = store_ms;
+        self.drop_pages(to);
+        Ok(to)
+    }
+
+    /// Store time of a record below the flushed position, the last one as far as known; for the checkpoint.
+    pub fn flushed_time_ms(&self) -> i64 {
+        self.flushed_time_ms
+    }
+
+    /// The segments with bytes in `from..to`.
+    fn touched(&self, from: u64, to: u64) -> Vec<Arc<Segment>> {
+        let list = self.reader.segments().snapshot();
+        let touched = list.iter().filter(|segment| segment.end() > from && segment.start() < to);
+        touched.map(Arc::clone).collect()
+    }
+
+    fn drop_pages(&mut self, flushed_to: u64) {
+        let to = flushed_to.saturating_sub(KEEP_MAPPED_BYTES);
+        if to < self.dropped_to + DROP_STEP_BYTES {
+            return;
+        }
+        for segment in self.touched(self.dropped_to, to) {
+            let from = self.dropped_to.max(segment.start()) - segment.start();
+            let until = to.min(segment.end()) - segment.start();
+            let range = usize::try_from(from).unwrap_or_default()..usize::try_from(until).unwrap_or_default();
+            if let Err(error) = segment.mapping().drop_pages(range) {
+                tracing::debug!(%error, "pages behind the flushed position stay mapped");
+            }
+        }
+        self.dropped_to = to;
+    }
+}

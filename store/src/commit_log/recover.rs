@@ -1,0 +1,190 @@
+//! Where the log ends: the one way in which every open finds it, after a stop or after a crash.
+//!
+//! Invariants:
+//! - the scan starts at or before every position that a derived file may be behind of;
+//! - the end is the first position without a whole record of that position with its CRC;
+//! - behind the end nothing non-zero is left: neither Java nor the next open takes it for a record.
+
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+
+use crate::checkpoint::Reached;
+use crate::commit_log::scan::{Look, Step, step};
+use crate::error::StoreError;
+use crate::segment::SegmentWriter;
+
+/// What is known before the log is looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known {
+    /// The last user has closed the store.
+    pub was_closed: bool,
+    /// Our own checkpoint, if it counts.
+    pub reached: Option<Reached>,
+    /// Log offset behind the last record that has a unit, as the queues tell it.
+    pub dispatched_to: Option<u64>,
+    /// Store time below which, by Java's checkpoint, everything is on the disk.
+    pub safe_time_ms: i64,
+}
+
+/// The first record of a segment, for choosing where to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentHead {
+    /// Offset of the first byte.
+    pub start: u64,
+    /// Offset behind the last byte.
+    pub end: u64,
+    /// Store time of the first record; nothing where there is none.
+    pub store_ms: Option<i64>,
+}
+
+/// The end of the log and how it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogEnd {
+    /// Where the scan began.
+    pub from: u64,
+    /// Offset behind the last record, or behind its segment if a blank follows it.
+    pub at: u64,
+    /// Records in between.
+    pub records: u64,
+    /// Store time of the last one; 0 if there is none.
+    pub last_store_ms: i64,
+    /// What stands at the end.
+    pub why: &'static str,
+}
+
+/// Where the scan has to begin: the start of a record or of a segment.
+pub fn scan_start(heads: &[SegmentHead], known: &Known) -> u64 {
+    let (Some(first), Some(last)) = (heads.first(), heads.last()) else { return 0 };
+    if let Some(reached) = &known.reached {
+        let from = reached.dispatched_to.min(reached.flushed_to);
+        if (first.start..=last.end).contains(&from) {
+            return from;
+        }
+    }
+    let is_safe = |head: &&SegmentHead| match head.store_ms {
+        None | Some(0) => false,
+        Some(_) if known.was_closed => known.dispatched_to.is_some_and(|to| head.start <= to),
+        Some(store_ms) => store_ms <= known.safe_time_ms,
+    };
+    heads.iter().rev().find(is_safe).map_or(first.start, |head| head.start)
+}
+
+/// Looks at the first record of each segment.
+pub fn heads(segments: &[SegmentWriter]) -> Vec<SegmentHead> {
+    let head = |writer: &SegmentWriter| {
+        let (start, end) = (writer.segment().start(), writer.segment().end());
+        let store_ms = match step(writer.whole(), start, Look::Lengths) {
+            Step::Record(record) => Some(record.store_timestamp_ms()),
+            Step::SegmentEnd | Step::End(_) => None,
+        };
+        SegmentHead { start, end, store_ms }
+    };
+    segments.iter().map(head).collect()
+}
+
+/// Walks from `from` to the end of the log. `segments` are sorted and without gaps.
+pub fn find_end(segments: &[SegmentWriter], from: u64) -> LogEnd {
+    let mut end = LogEnd { from, at: from, records: 0, last_store_ms: 0, why: "no further segment" };
+    for writer in segments.iter().filter(|writer| writer.segment().end() > from) {
+        let start = writer.segment().start();
+        loop {
+            let rest = usize::try_from(end.at - start).ok().and_then(|skip| writer.whole().get(skip..));
+            match step(rest.unwrap_or_default(), end.at, Look::Crc) {
+                Step::Record(record) => {
+                    end.at += record.total_size() as u64;
+                    end.records += 1;
+                    end.last_store_ms = record.store_timestamp_ms();
+                }
+                Step::SegmentEnd => break,
+                Step::End(why) => return LogEnd { why, ..end },
+            }
+        }
+        end.at = writer.segment().end();
+    }
+    end
+}
+
+/// Zeroes everything behind the published position, and gives it its blocks on the disk.
+pub fn zero_tail(writer: &mut SegmentWriter) -> Result<(), StoreError> {
+    let segment = Arc::clone(writer.segment());
+    let (at, len) = (writer.position() - segment.start(), segment.end() - writer.position());
+    if len == 0 {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(segment.file(), FallocateFlags::ZERO_RANGE, at, len) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::OPNOTSUPP) => clear(writer.tail()),
+        Err(errno) => return Err(StoreError::io("zero the end of", segment.path())(errno.into())),
+    }
+    writer.tail_is_zero();
+    segment.sync()
+}
+
+/// Zeroes without touching pages that are zero already.
+fn clear(bytes: &mut [u8]) {
+    for page in bytes.chunks_mut(4096) {
+        if page.iter().any(|byte| *byte != 0) {
+            page.fill(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heads() -> Vec<SegmentHead> {
+        let head = |start, store_ms| SegmentHead { start, end: start + 100, store_ms };
+        vec![head(100, Some(1_000)), head(200, Some(2_000)), head(300, Some(3_000)), head(400, None)]
+    }
+
+    #[test]
+    fn our_checkpoint_names_the_position() {
+        let reached = Reached { dispatched_to: 250, flushed_to: 270, ..Reached::default() };
+        let known = Known { reached: Some(reached), ..Known::default() };
+        assert_eq!(scan_start(&heads(), &known), 250);
+        let end = Reached { dispatched_to: 500, flushed_to: 500, ..Reached::default() };
+        assert_eq!(scan_start(&heads(), &Known { reached: Some(end), ..known }), 500);
+    }
+
+    #[test]
+    fn a_checkpoint_outside_the_log_is_not_believed() {
+        for to in [0, 99, 501] {
+            let reached = Reached { dispatched_to: to, flushed_to: to, ..Reached::default() };
+            let known = Known { reached: Some(reached), safe_time_ms: 2_500, ..Known::default() };
+            assert_eq!(scan_start(&heads(), &known), 200);
+        }
+    }
+
+    #[test]
+    fn after_a_crash_of_java_the_times_choose_the_segment() {
+        let start = |safe_time_ms| scan_start(&heads(), &Known { safe_time_ms, ..Known::default() });
+        assert_eq!(start(3_000), 300);
+        assert_eq!(start(2_999), 200);
+        assert_eq!(start(0), 100);
+    }
+
+    #[test]
+    fn after_a_stop_of_java_the_queues_choose_the_segment() {
+        let known = |to| Known { was_closed: true, dispatched_to: to, ..Known::default() };
+        assert_eq!(scan_start(&heads(), &known(Some(299))), 200);
+        assert_eq!(scan_start(&heads(), &known(Some(350))), 300);
+        assert_eq!(scan_start(&heads(), &known(None)), 100);
+    }
+
+    #[test]
+    fn an_empty_log_starts_at_zero() {
+        assert_eq!(scan_start(&[], &Known::default()), 0);
+        assert_eq!(find_end(&[], 0).at, 0);
+    }
+
+    #[test]
+    fn clearing_leaves_zeros_only() {
+        let mut bytes = vec![0_u8; 10_000];
+        bytes[9_999] = 1;
+        bytes[3] = 1;
+        clear(&mut bytes);
+        assert!(bytes.iter().all(|byte| *byte == 0));
+    }
+}

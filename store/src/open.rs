@@ -1,0 +1,384 @@
+//! Opening and closing a store: one path, whatever happened before.
+//!
+//! Order: lock, checkpoint, log files, queues, end of the log, then what derives from the log is cut at that
+//! end or told of what it misses. Closing goes the other way and takes the abort mark off last.
+//!
+//! Invariants:
+//! - the mark `abort` stands from before the first change until everything is on the disk;
+//! - a damaged or missing derived file is never a reason not to open;
+//! - each part of an open store has one owner; what is shared is read-only or published.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::abort_mark::AbortMark;
+use crate::checkpoint::{Checkpoint, CheckpointFile, Reached};
+use crate::clock::Clock;
+use crate::commit_log::flusher::LogFlusher;
+use crate::commit_log::load::{LogFiles, load};
+use crate::commit_log::recover::{Known, LogEnd, find_end, heads, scan_start, zero_tail};
+use crate::commit_log::{CommitLog, LogParts};
+use crate::config::StoreConfig;
+use crate::consume_queue::{Put, QueueTable, Trust};
+use crate::dispatch::DispatchWriter;
+use crate::error::StoreError;
+use crate::paths::Paths;
+use crate::poison::Poison;
+use crate::preparer::{Preparer, Recipe};
+use crate::process_lock::ProcessLock;
+use crate::reader::{LogReader, Positions};
+use crate::reaper::Reaper;
+use crate::retention::{SpaceGuard, disk_use};
+use crate::segment::{Allocate, SegmentWriter};
+use crate::segments::Segments;
+
+/// The parts of an open store.
+#[derive(Debug)]
+pub struct Opened {
+    /// Write side of the log.
+    pub log: CommitLog,
+    /// Read side of the log.
+    pub reader: LogReader,
+    /// Flushes the log.
+    pub flusher: LogFlusher,
+    /// Writes consume queues and index.
+    pub dispatch: DispatchWriter,
+    /// Read side of the consume queues.
+    pub queues: QueueTable,
+    /// Lock, abort mark and checkpoint.
+    pub marks: Marks,
+    /// Unmaps and deletes segments.
+    pub reaper: Reaper,
+    /// Refuses writes while the disk is full.
+    pub space: SpaceGuard,
+    /// Says whether writing has ended for good.
+    pub poison: Poison,
+    /// The settings, with the sizes that the files have.
+    pub config: StoreConfig,
+    /// What the open has found and done.
+    pub report: RecoveryReport,
+}
+
+/// What an open has found and done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// The last user has closed the store.
+    pub was_closed: bool,
+    /// Offset of the first byte of the log.
+    pub log_min: u64,
+    /// Offset behind the last record.
+    pub log_end: u64,
+    /// What stands there.
+    pub why: &'static str,
+    /// Records whose bytes were checked, from `checked_from` to the end.
+    pub checked: u64,
+    /// Where checking began.
+    pub checked_from: u64,
+    /// Records offered to the derived files, from `replayed_from` to the end.
+    pub replayed: u64,
+    /// Where that began.
+    pub replayed_from: u64,
+    /// Queues that lacked units, so that the whole log was read.
+    pub was_rebuilt: bool,
+    /// How long the open took.
+    pub took_ms: u64,
+}
+
+/// Lock, abort mark and checkpoint of an open store.
+#[derive(Debug)]
+pub struct Marks {
+    file: CheckpointFile,
+    checkpoint: Checkpoint,
+    abort: AbortMark,
+    _lock: ProcessLock,
+}
+
+/// What has to come together to close a store.
+#[derive(Debug)]
+pub struct Closing {
+    /// The log, which takes nothing more.
+    pub log: CommitLog,
+    /// Its flusher.
+    pub flusher: LogFlusher,
+    /// The dispatcher, with nothing left to do.
+    pub dispatch: DispatchWriter,
+    /// The queues.
+    pub queues: QueueTable,
+    /// Lock, abort mark and checkpoint.
+    pub marks: Marks,
+}
+
+/// Opens the store in `config.dir`, or makes a new one there.
+pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreError> {
+    let started = clock.nanos();
+    config.check()?;
+    let Found { paths, config, marks, queues, known, end, cut } = look(config)?;
+    let segments = Arc::new(Segments::new(cut.kept));
+    let positions = Arc::new(Positions::at(end.at));
+    let last_store_ms = end.last_store_ms.max(marks.checkpoint.log_time_ms);
+    positions.set_store_ms(last_store_ms);
+    let reader = LogReader::new(Arc::clone(&segments), Arc::clone(&positions), config.log_segment_bytes);
+    let mut dispatch = DispatchWriter::open(&config, queues.clone())?;
+    let replay = replay(&mut dispatch, &queues, &reader, &end, &known)?;
+    queues.correct_min(reader.min_offset())?;
+
+    let poison = Poison::default();
+    let space = SpaceGuard::default();
+    // A full disk refuses writes, not the start: consumers get what there is.
+    let _judged = space.judge(&config, disk_use(&config.dir)?);
+    let recipe = Recipe::new(&paths, &config);
+    let log = CommitLog::new(LogParts {
+        writer: cut.writer,
+        preparer: Preparer::start(recipe, Arc::clone(&segments), Arc::clone(&clock))?,
+        segments,
+        positions: Arc::clone(&positions),
+        poison: poison.clone(),
+        space: space.clone(),
+        flush: config.flush,
+        last_store_ms,
+    });
+    let took_ms = clock.nanos().saturating_sub(started) / 1_000_000;
+    let report = RecoveryReport::new(&known, &end, &replay, reader.min_offset(), took_ms);
+    report.tell(&config.dir);
+    Ok(Opened {
+        log,
+        flusher: LogFlusher::new(reader.clone(), positions, poison.clone()),
+        reader,
+        dispatch,
+        queues,
+        marks,
+        reaper: Reaper::start(&paths, config.log_segment_bytes, config.recycled_max)?,
+        space,
+        poison,
+        config,
+        report,
+    })
+}
+
+/// What stands on the disk, with everything behind the end of the log removed.
+struct Found {
+    paths: Paths,
+    config: StoreConfig,
+    marks: Marks,
+    queues: QueueTable,
+    known: Known,
+    end: LogEnd,
+    cut: Cut,
+}
+
+fn look(config: StoreConfig) -> Result<Found, StoreError> {
+    let paths = Paths::below(&config.dir);
+    paths.create()?;
+    let lock = ProcessLock::take(paths.root(), &paths.lock())?;
+    let was_closed = !AbortMark::is_set(&paths.abort())?;
+    let checkpoint = Checkpoint::read(&paths.checkpoint())?;
+    let files = load(&paths.commit_log(), config.log_segment_bytes)?;
+    let config = StoreConfig { log_segment_bytes: files.segment_bytes, ..config };
+    let abort = AbortMark::set(&paths.abort())?;
+    let queues = QueueTable::load(&config)?;
+    let dispatched_to = queues.recover(if was_closed { Trust::Clean } else { Trust::Unclean })?;
+    let known = Known {
+        was_closed,
+        reached: checkpoint.reached,
+        dispatched_to,
+        safe_time_ms: checkpoint.safe_time_ms(),
+    };
+    let end = find_end(&files.segments, scan_start(&heads(&files.segments), &known));
+    let cut = cut(&paths, files, &end, known)?;
+    queues.truncate(end.at)?;
+    let file = CheckpointFile::at(paths.checkpoint());
+    let marks = Marks { file, checkpoint, abort, _lock: lock };
+    Ok(Found { paths, config, marks, queues, known, end, cut })
+}
+
+impl RecoveryReport {
+    fn new(known: &Known, end: &LogEnd, replay: &Replay, log_min: u64, took_ms: u64) -> RecoveryReport {
+        RecoveryReport {
+            was_closed: known.was_closed,
+            log_min,
+            log_end: end.at,
+            why: end.why,
+            checked: end.records,
+            checked_from: end.from,
+            replayed: replay.records,
+            replayed_from: replay.from,
+            was_rebuilt: replay.was_rebuilt,
+            took_ms,
+        }
+    }
+
+    fn tell(&self, dir: &Path) {
+        let RecoveryReport { was_closed, replayed, replayed_from, log_end, why, took_ms, .. } = *self;
+        let dir = dir.display();
+        if was_closed && replayed == 0 {
+            tracing::info!(%dir, log_end, took_ms, "store opened as it was closed");
+            return;
+        }
+        tracing::info!(
+            %dir, was_closed, end = why, took_ms,
+            "replayed {replayed} messages from {replayed_from} to {log_end}"
+        );
+    }
+}
+
+impl Marks {
+    /// Notes how far everything is on the disk: the log to `flusher.flushed_to()`, units and index entries to
+    /// `dispatched_to`, which the caller has flushed.
+    pub fn save(
+        &mut self,
+        flusher: &LogFlusher,
+        queues: &QueueTable,
+        dispatched_to: u64,
+    ) -> Result<(), StoreError> {
+        let time_ms = flusher.flushed_time_ms().max(self.checkpoint.log_time_ms);
+        let (count, units) = totals(queues);
+        let flushed_to = flusher.flushed_to();
+        self.checkpoint = Checkpoint {
+            log_time_ms: time_ms,
+            queue_time_ms: time_ms,
+            confirmed_to: i64::try_from(flushed_to).unwrap_or(i64::MAX),
+            reached: Some(Reached {
+                dispatched_to: dispatched_to.min(flushed_to),
+                flushed_to,
+                queues: count,
+                units,
+            }),
+            ..self.checkpoint
+        };
+        self.file.save(&self.checkpoint)
+    }
+
+    /// What was saved last.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+}
+
+/// Closes the store: everything is on the disk, the next open replays nothing.
+pub fn close(closing: Closing) -> Result<(), StoreError> {
+    let Closing { log, mut flusher, dispatch, queues, mut marks } = closing;
+    log.close()?;
+    let flushed_to = flusher.flush()?;
+    queues.flush()?;
+    let dispatched_to = dispatch.dispatched_to();
+    marks.save(&flusher, &queues, dispatched_to)?;
+    if dispatched_to < flushed_to {
+        tracing::warn!(dispatched_to, flushed_to, "closed before all was dispatched: the next open replays");
+        return Ok(());
+    }
+    marks.abort.clear()
+}
+
+/// Number of queues and the sum of their ends.
+fn totals(queues: &QueueTable) -> (u64, u64) {
+    let mut count = 0;
+    let mut units = 0;
+    for topic in queues.topics() {
+        for queue in queues.of_topic(&topic) {
+            // A queue without a message has no file to be missed.
+            let end = u64::try_from(queue.max_offset()).unwrap_or_default();
+            count += u64::from(end > 0);
+            units += end;
+        }
+    }
+    (count, units)
+}
+
+/// The log's files, parted at its end.
+struct Cut {
+    kept: Vec<Arc<crate::segment::Segment>>,
+    writer: SegmentWriter,
+}
+
+/// Publishes what is in front of the end and removes what is behind it.
+fn cut(paths: &Paths, files: LogFiles, end: &LogEnd, known: Known) -> Result<Cut, StoreError> {
+    let LogFiles { segments, segment_bytes } = files;
+    let mut kept = Vec::new();
+    let mut tail = None;
+    for mut writer in segments {
+        let segment = Arc::clone(writer.segment());
+        if segment.end() <= end.at {
+            writer.publish(segment.end());
+            kept.push(segment);
+        } else if segment.start() <= end.at {
+            writer.publish(end.at);
+            kept.push(segment);
+            tail = Some(writer);
+        } else {
+            tracing::info!(path = %segment.path().display(), "segment behind the end of the log removed");
+            std::fs::remove_file(segment.path()).map_err(StoreError::io("remove", segment.path()))?;
+        }
+    }
+    if let Some(mut writer) = tail {
+        // What we closed ourselves is zero behind the end already.
+        if known.was_closed && known.reached.is_some() {
+            writer.tail_is_zero();
+        } else {
+            zero_tail(&mut writer)?;
+        }
+        return Ok(Cut { kept, writer });
+    }
+    let mut writer = SegmentWriter::create(&paths.commit_log(), end.at, segment_bytes, Allocate::Now)?;
+    writer.tail_is_zero();
+    writer.segment().sync()?;
+    crate::paths::sync_dir(&paths.commit_log())?;
+    kept.push(Arc::clone(writer.segment()));
+    Ok(Cut { kept, writer })
+}
+
+/// What was offered to the derived files.
+struct Replay {
+    from: u64,
+    records: u64,
+    was_rebuilt: bool,
+}
+
+fn replay(
+    dispatch: &mut DispatchWriter,
+    queues: &QueueTable,
+    reader: &LogReader,
+    end: &LogEnd,
+    known: &Known,
+) -> Result<Replay, StoreError> {
+    let log_min = reader.min_offset();
+    let from = end.from.min(end.at).max(log_min);
+    let (count, units) = totals(queues);
+    let has_lost = known.reached.is_some_and(|reached| count < reached.queues || units < reached.units);
+    if !has_lost && let Some(records) = offer(dispatch, queues, reader, from..end.at)? {
+        return Ok(Replay { from, records, was_rebuilt: false });
+    }
+    tracing::warn!(log_min, "queues lack units: the whole log is read");
+    let records = offer(dispatch, queues, reader, log_min..end.at)?.unwrap_or_default();
+    Ok(Replay { from: log_min, records, was_rebuilt: true })
+}
+
+/// Offers the records of a stretch of the log to queues and index. Answers their number, or nothing when a
+/// queue turned out to lack units from before the stretch.
+fn offer(
+    dispatch: &mut DispatchWriter,
+    queues: &QueueTable,
+    reader: &LogReader,
+    stretch: std::ops::Range<u64>,
+) -> Result<Option<u64>, StoreError> {
+    let is_whole = stretch.start <= reader.min_offset();
+    let mut records = 0;
+    let mut has_gap = false;
+    reader.walk(stretch.start, stretch.end, |record| -> Result<(), StoreError> {
+        if has_gap {
+            return Ok(());
+        }
+        let is_known =
+            || queues.get(record.topic(), record.queue_id()).is_some_and(|queue| queue.max_offset() > 0);
+        // A queue cannot begin in the middle if its beginning is in front of the stretch.
+        let is_headless = !is_whole && record.queue_offset() > 0 && !is_known();
+        let put = if is_headless { Put::Gap { expected: 0 } } else { dispatch.dispatch_record(record)? };
+        if let Put::Gap { expected } = put {
+            let queue = (record.topic(), record.queue_id());
+            tracing::warn!(?queue, expected, found = record.queue_offset(), "a queue lacks units");
+            has_gap = !is_whole;
+        }
+        records += 1;
+        Ok(())
+    })?;
+    Ok((!has_gap).then_some(records))
+}

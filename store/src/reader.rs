@@ -1,0 +1,158 @@
+//! Reading the log: positions and slices, from any thread, without a lock.
+//!
+//! Invariants:
+//! - `min_offset <= flushed_to <= wrote_to`, each only grows while the store is open;
+//! - bytes below `wrote_to` are final; a slice of them costs no copy and keeps its segment mapped;
+//! - nobody but the `CommitLog` moves `wrote_to`, nobody but the `LogFlusher` moves `flushed_to`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use crate::segments::Segments;
+
+/// Positions of the log that all threads see, each on its own cache line.
+#[derive(Debug)]
+pub(crate) struct Positions {
+    wrote_to: Line,
+    flushed_to: Line,
+    /// Store time of the last record; set before `wrote_to`, so that who reads it first knows a time of
+    /// records below.
+    store_ms: AtomicI64,
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+impl Positions {
+    pub(crate) fn at(end: u64) -> Positions {
+        Positions {
+            wrote_to: Line(AtomicU64::new(end)),
+            flushed_to: Line(AtomicU64::new(end)),
+            store_ms: AtomicI64::new(0),
+        }
+    }
+
+    pub(crate) fn wrote_to(&self) -> u64 {
+        self.wrote_to.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn flushed_to(&self) -> u64 {
+        self.flushed_to.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_wrote_to(&self, to: u64) {
+        self.wrote_to.0.store(to, Ordering::Release);
+    }
+
+    pub(crate) fn store_ms(&self) -> i64 {
+        self.store_ms.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_store_ms(&self, store_ms: i64) {
+        self.store_ms.store(store_ms, Ordering::Release);
+    }
+
+    pub(crate) fn set_flushed_to(&self, to: u64) {
+        self.flushed_to.0.fetch_max(to, Ordering::AcqRel);
+    }
+}
+
+/// Read side of the log; clones share it.
+#[derive(Debug, Clone)]
+pub struct LogReader {
+    segments: Arc<Segments>,
+    positions: Arc<Positions>,
+    segment_bytes: u64,
+}
+
+impl LogReader {
+    pub(crate) fn new(segments: Arc<Segments>, positions: Arc<Positions>, segment_bytes: u64) -> LogReader {
+        LogReader { segments, positions, segment_bytes }
+    }
+
+    /// Start of the oldest segment that is kept.
+    pub fn min_offset(&self) -> u64 {
+        self.segments.start().unwrap_or_default()
+    }
+
+    /// End of the log: every byte below is final.
+    pub fn wrote_to(&self) -> u64 {
+        self.positions.wrote_to()
+    }
+
+    /// Every byte below is on the disk.
+    pub fn flushed_to(&self) -> u64 {
+        self.positions.flushed_to()
+    }
+
+    /// Size of each segment in bytes.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// The segments, for those who walk or delete them.
+    pub fn segments(&self) -> &Arc<Segments> {
+        &self.segments
+    }
+
+    /// `len` bytes from `log_offset`, zero copy; nothing where they are not all in one kept segment.
+    pub fn slice(&self, log_offset: u64, len: usize) -> Option<Bytes> {
+        self.segments.bytes(log_offset, len)
+    }
+
+    /// The written bytes from `log_offset` to the end of its segment, at most `max`; empty at the end of the
+    /// log, nothing outside it. For sequential readers.
+    pub fn rest(&self, log_offset: u64, max: usize) -> Option<Bytes> {
+        let take = |segment: &Arc<crate::segment::Segment>| {
+            let have = segment.published().checked_sub(log_offset)?;
+            let len = usize::try_from(have).unwrap_or(max).min(max);
+            segment.bytes(log_offset, len)
+        };
+        self.segments.with(log_offset, take).flatten()
+    }
+
+    /// Hands the bytes to `look` without making an owned slice of them.
+    pub fn look<T>(&self, log_offset: u64, len: usize, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        self.segments.with(log_offset, |segment| segment.slice(log_offset, len).map(look)).flatten()
+    }
+
+    /// Whether reading these bytes waits for no disk. What nobody can read is resident.
+    pub fn is_resident(&self, log_offset: u64, len: usize) -> bool {
+        self.segments.with(log_offset, |segment| segment.is_resident(log_offset, len)).unwrap_or(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::{Allocate, SegmentWriter};
+
+    #[test]
+    fn a_reader_follows_the_writer_within_a_segment() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::create(dir.path(), 4096, 4096, Allocate::Now).unwrap();
+        let segments = Arc::new(Segments::new(vec![Arc::clone(writer.segment())]));
+        let reader = LogReader::new(segments, Arc::new(Positions::at(4096)), 4096);
+        assert_eq!(reader.rest(4096, 100).unwrap().len(), 0);
+        writer.append(b"hello");
+        assert_eq!(&reader.slice(4096, 5).unwrap()[..], b"hello");
+        assert_eq!(&reader.rest(4097, 3).unwrap()[..], b"ell");
+        assert_eq!(&reader.rest(4097, 300).unwrap()[..], b"ello");
+        assert_eq!(reader.look(4098, 1, |bytes| bytes[0]), Some(b'l'));
+        assert!(reader.slice(4096, 6).is_none());
+        assert!(reader.rest(4200, 10).is_none());
+        assert!(reader.rest(0, 10).is_none());
+        assert!(reader.is_resident(4096, 5));
+    }
+
+    #[test]
+    fn the_flushed_position_never_goes_back() {
+        let positions = Positions::at(10);
+        positions.set_flushed_to(20);
+        positions.set_flushed_to(15);
+        assert_eq!(positions.flushed_to(), 20);
+    }
+}
