@@ -14,6 +14,7 @@ pub mod config;
 pub mod credits;
 pub mod directory;
 pub mod held;
+pub mod name_server;
 pub mod net;
 pub mod poison;
 pub mod router;

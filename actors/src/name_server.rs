@@ -1,0 +1,10 @@
+//! The name server: who asks which topic is where gets it here.
+//!
+//! Invariants:
+//! - name servers know nothing of each other; brokers register with every one;
+//! - all but the key-value configuration lives in memory only.
+//!
+//! Contents: `routes` the tables, `liveness` which broker lives.
+
+pub mod liveness;
+pub mod routes;
