@@ -24,6 +24,8 @@ pub mod reaper;
 pub mod retention;
 pub mod segment;
 pub mod segments;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit_log::batch::{AppendBatch, PendingRecord};

@@ -8,6 +8,9 @@
 //! - a damaged or missing derived file is never a reason not to open;
 //! - each part of an open store has one owner; what is shared is read-only or published.
 
+#[cfg(test)]
+mod golden_test;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -121,6 +124,7 @@ pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreE
     let mut dispatch = DispatchWriter::open(&config, queues.clone())?;
     let replay = replay(&mut dispatch, &queues, &reader, &end, &known)?;
     queues.correct_min(reader.min_offset())?;
+    go_on_at_the_end(&queues);
 
     let poison = Poison::default();
     let space = SpaceGuard::default();
@@ -267,6 +271,15 @@ pub fn close(closing: Closing) -> Result<(), StoreError> {
         return Ok(());
     }
     marks.abort.clear()
+}
+
+/// The log gives out the offsets behind what the queues hold.
+fn go_on_at_the_end(queues: &QueueTable) {
+    for topic in queues.topics() {
+        for queue in queues.of_topic(&topic) {
+            queue.assign_next_offset(queue.max_offset());
+        }
+    }
 }
 
 /// Number of queues and the sum of their ends.
