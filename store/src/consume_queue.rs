@@ -40,9 +40,11 @@ use troupemq_codec::Text;
 use self::files::{QueueFile, QueueFiles};
 use self::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
 use crate::error::StoreError;
+use crate::index::topic_seed;
 
 pub use self::append::Put;
 pub use self::by_time::Boundary;
+pub(crate) use self::files::remove as remove_file;
 pub use self::recover::Trust;
 pub use self::table::QueueTable;
 pub use self::unit::Unit;
@@ -110,11 +112,14 @@ pub struct ConsumeQueue {
     /// Byte position up to which the files were forced to the disk.
     flushed: AtomicU64,
     removed: AtomicBool,
+    /// Hash of the front of all index keys of the topic.
+    key_seed: i32,
 }
 
 impl ConsumeQueue {
     fn new(topic: Text, queue_id: i32, folder: Arc<QueueFolder>, files: QueueFiles) -> ConsumeQueue {
         ConsumeQueue {
+            key_seed: topic_seed(&topic),
             topic,
             queue_id,
             folder,
@@ -167,6 +172,11 @@ impl ConsumeQueue {
     /// Position in the log behind the last record that has a unit here.
     pub fn log_end(&self) -> u64 {
         self.log_end.load(Ordering::Acquire)
+    }
+
+    /// Hash of the front of all index keys of the topic.
+    pub(crate) fn key_seed(&self) -> i32 {
+        self.key_seed
     }
 
     /// Whether the topic was deleted; its queues take no more units.

@@ -1,0 +1,386 @@
+//! One index file: hash slots, each the newest end of a chain of entries.
+//!
+//! Invariants:
+//! - an entry links only to an older one, so every walk ends;
+//! - an entry is complete before its slot points at it, so readers need no lock;
+//! - entries are in the order of the log.
+//!
+//! | at | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 40 | head, `header.rs` |
+//! | 40 | 4 for each slot | number of the newest entry of the chain, 0 = none |
+//! | 40 + 4 × slots | 20 for each entry | entry 0 is never used |
+//!
+//! | entry at | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 4 | hash of the key |
+//! | 4 | 8 | log offset of the record |
+//! | 12 | 4 | whole seconds between the first entry's store time and this one's |
+//! | 16 | 4 | number of the next older entry of the chain |
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use super::header::{HEADER_BYTES, IndexHeader};
+use crate::error::StoreError;
+use crate::mmap::WordMap;
+
+const ENTRY_BYTES: usize = 20;
+
+/// How many slots and entries a file has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub(crate) slots: u32,
+    pub(crate) entries: u32,
+}
+
+impl Geometry {
+    /// Length of such a file in bytes.
+    pub(crate) fn file_bytes(self) -> u64 {
+        HEADER_BYTES as u64 + u64::from(self.slots) * 4 + u64::from(self.entries) * ENTRY_BYTES as u64
+    }
+}
+
+/// One message under one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) hash: u32,
+    pub(crate) log_offset: u64,
+    pub(crate) seconds: u32,
+    pub(crate) older: u32,
+}
+
+/// An index file; one thread puts, any thread looks up.
+#[derive(Debug)]
+pub(crate) struct IndexFile {
+    path: PathBuf,
+    map: WordMap,
+    geometry: Geometry,
+    begin_ms: AtomicI64,
+    end_ms: AtomicI64,
+    begin_log_offset: AtomicU64,
+    end_log_offset: AtomicU64,
+    slots_used: AtomicU32,
+    next_entry: AtomicU32,
+    flushed_entry: AtomicU32,
+}
+
+impl IndexFile {
+    /// Makes an empty file.
+    pub(crate) fn create(
+        path: PathBuf,
+        geometry: Geometry,
+        header: &IndexHeader,
+    ) -> Result<IndexFile, StoreError> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = file.map_err(StoreError::io("create", &path))?;
+        file.set_len(geometry.file_bytes()).map_err(StoreError::io("size", &path))?;
+        let made = IndexFile::open(path, geometry)?;
+        made.adopt(header);
+        made.write_header();
+        Ok(made)
+    }
+
+    /// Opens a file that has the length its geometry asks for.
+    pub(crate) fn open(path: PathBuf, geometry: Geometry) -> Result<IndexFile, StoreError> {
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(StoreError::io("open", &path))?;
+        let bytes = usize::try_from(geometry.file_bytes()).expect("an index file fits the address space");
+        let map = WordMap::open(&file, bytes).map_err(StoreError::io("map", &path))?;
+        let header = IndexHeader::read(&map);
+        let opened = IndexFile {
+            path,
+            map,
+            geometry,
+            begin_ms: AtomicI64::new(0),
+            end_ms: AtomicI64::new(0),
+            begin_log_offset: AtomicU64::new(0),
+            end_log_offset: AtomicU64::new(0),
+            slots_used: AtomicU32::new(0),
+            next_entry: AtomicU32::new(1),
+            flushed_entry: AtomicU32::new(0),
+        };
+        opened.adopt(&header);
+        Ok(opened)
+    }
+
+    /// Where the file lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the head says now.
+    pub(crate) fn header(&self) -> IndexHeader {
+        IndexHeader {
+            begin_ms: self.begin_ms.load(Ordering::Relaxed),
+            end_ms: self.end_ms.load(Ordering::Relaxed),
+            begin_log_offset: self.begin_log_offset.load(Ordering::Relaxed),
+            end_log_offset: self.end_log_offset.load(Ordering::Relaxed),
+            slots_used: self.slots_used.load(Ordering::Relaxed),
+            next_entry: self.next_entry.load(Ordering::Acquire),
+        }
+    }
+
+    /// Whether no entry fits any more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.next_entry.load(Ordering::Relaxed) >= self.geometry.entries
+    }
+
+    /// Log offset of the last entry.
+    pub(crate) fn end_log_offset(&self) -> u64 {
+        self.end_log_offset.load(Ordering::Relaxed)
+    }
+
+    /// Adds an entry. The caller has seen that the file is not full.
+    #[inline]
+    pub(crate) fn put(&self, hash: u32, log_offset: u64, store_timestamp_ms: i64) {
+        let number = self.next_entry.load(Ordering::Relaxed);
+        debug_assert!(number < self.geometry.entries, "a full index file takes no entry");
+        if number == 1 {
+            self.begin_ms.store(store_timestamp_ms, Ordering::Relaxed);
+            self.begin_log_offset.store(log_offset, Ordering::Relaxed);
+        }
+        let begin_ms = self.begin_ms.load(Ordering::Relaxed);
+        let slot = self.slot(hash);
+        let older = u32::from_be(slot.load(Ordering::Relaxed));
+        let older = if older < number { older } else { 0 };
+        let entry = Entry { hash, log_offset, seconds: seconds_between(begin_ms, store_timestamp_ms), older };
+        self.write_entry(number, &entry);
+        slot.store(number.to_be(), Ordering::Release);
+        if older == 0 {
+            self.slots_used.store(self.slots_used.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        self.end_ms.store(store_timestamp_ms, Ordering::Relaxed);
+        self.end_log_offset.store(log_offset, Ordering::Relaxed);
+        self.next_entry.store(number + 1, Ordering::Release);
+    }
+
+    /// Brings the head in the file up to date; done once for many entries.
+    pub(crate) fn write_header(&self) {
+        self.header().write(&self.map);
+    }
+
+    /// Hands the log offsets under `hash` to `take`, newest first, until it answers `false`. Only those that
+    /// may be stored from `begin_ms` to `end_ms`: entries know their time to the second. Answers `false` if
+    /// `take` did.
+    pub(crate) fn find(
+        &self,
+        hash: u32,
+        begin_ms: i64,
+        end_ms: i64,
+        mut take: impl FnMut(u64) -> bool,
+    ) -> bool {
+        let file_begin_ms = self.begin_ms.load(Ordering::Relaxed);
+        let mut number = u32::from_be(self.slot(hash).load(Ordering::Acquire));
+        let mut below = self.next_entry.load(Ordering::Acquire);
+        while number > 0 && number < below {
+            let entry = self.entry(number);
+            let Some(seconds) = i64::from(entry.seconds.cast_signed()).checked_mul(1000) else { break };
+            let (first_ms, last_ms) = (file_begin_ms + seconds, file_begin_ms + seconds + 999);
+            if seconds < 0 || last_ms < begin_ms {
+                break;
+            }
+            if entry.hash == hash && first_ms <= end_ms && !take(entry.log_offset) {
+                return false;
+            }
+            below = number;
+            number = entry.older;
+        }
+        true
+    }
+
+    /// How many entries stand in front of the first that `keep` refuses or that is not in the order of the log.
+    pub(crate) fn count_while(&self, keep: impl Fn(&Entry, i64) -> bool) -> u32 {
+        let begin_ms = self.begin_ms.load(Ordering::Relaxed);
+        let end = self.next_entry.load(Ordering::Relaxed).min(self.geometry.entries);
+        let mut before = self.begin_log_offset.load(Ordering::Relaxed);
+        for number in 1..end {
+            let entry = self.entry(number);
+            let time_ms = begin_ms + i64::from(entry.seconds) * 1000;
+            if entry.log_offset < before || !keep(&entry, time_ms) {
+                return number - 1;
+            }
+            before = entry.log_offset;
+        }
+        end - 1
+    }
+
+    /// Keeps the first `count` entries and makes all chains anew from them, so that neither a torn slot nor
+    /// an entry that is gone is ever followed. The entries of the last record kept go too: they may be
+    /// incomplete, and the log has them.
+    pub(crate) fn cut(&self, count: u32) {
+        let mut count = count;
+        let last = if count > 0 { self.entry(count).log_offset } else { 0 };
+        while count > 0 && self.entry(count).log_offset == last {
+            count -= 1;
+        }
+        for slot in 0..self.geometry.slots {
+            self.slot(slot).store(0, Ordering::Relaxed);
+        }
+        let mut header = IndexHeader::after(None);
+        header.begin_ms = self.begin_ms.load(Ordering::Relaxed);
+        header.begin_log_offset = self.begin_log_offset.load(Ordering::Relaxed);
+        (header.end_ms, header.end_log_offset) = (header.begin_ms, header.begin_log_offset);
+        for number in 1..=count {
+            let slot = self.slot(self.entry(number).hash);
+            let older = u32::from_be(slot.swap(number.to_be(), Ordering::Relaxed));
+            header.slots_used += u32::from(older == 0);
+            let entry = Entry { older, ..self.entry(number) };
+            self.write_entry(number, &entry);
+            header.end_ms = header.begin_ms + i64::from(entry.seconds) * 1000 + 999;
+            header.end_log_offset = entry.log_offset;
+        }
+        header.next_entry = count + 1;
+        self.adopt(&header);
+        self.write_header();
+    }
+
+    /// Forces the file to the disk if it has entries that are not there yet.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        let next = self.next_entry.load(Ordering::Acquire);
+        if self.flushed_entry.load(Ordering::Relaxed) == next {
+            return Ok(());
+        }
+        self.write_header();
+        self.map.flush().map_err(StoreError::io("flush", &self.path))?;
+        self.flushed_entry.store(next, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn adopt(&self, header: &IndexHeader) {
+        self.begin_ms.store(header.begin_ms, Ordering::Relaxed);
+        self.end_ms.store(header.end_ms, Ordering::Relaxed);
+        self.begin_log_offset.store(header.begin_log_offset, Ordering::Relaxed);
+        self.end_log_offset.store(header.end_log_offset, Ordering::Relaxed);
+        self.slots_used.store(header.slots_used, Ordering::Relaxed);
+        self.next_entry.store(header.next_entry.clamp(1, self.geometry.entries), Ordering::Release);
+    }
+
+    #[inline]
+    fn slot(&self, hash: u32) -> &AtomicU32 {
+        self.map.word(HEADER_BYTES + (hash % self.geometry.slots) as usize * 4)
+    }
+
+    #[inline]
+    fn entry_at(&self, number: u32) -> usize {
+        HEADER_BYTES + self.geometry.slots as usize * 4 + number as usize * ENTRY_BYTES
+    }
+
+    #[inline]
+    fn entry(&self, number: u32) -> Entry {
+        let at = self.entry_at(number);
+        let word = |offset: usize| u32::from_be(self.map.word(at + offset).load(Ordering::Relaxed));
+        Entry {
+            hash: word(0),
+            log_offset: (u64::from(word(4)) << 32) | u64::from(word(8)),
+            seconds: word(12),
+            older: word(16),
+        }
+    }
+
+    #[inline]
+    fn write_entry(&self, number: u32, entry: &Entry) {
+        let at = self.entry_at(number);
+        let store =
+            |offset: usize, value: u32| self.map.word(at + offset).store(value.to_be(), Ordering::Relaxed);
+        let [a, b, c, d, e, f, g, h] = entry.log_offset.to_be_bytes();
+        store(0, entry.hash);
+        store(4, u32::from_be_bytes([a, b, c, d]));
+        store(8, u32::from_be_bytes([e, f, g, h]));
+        store(12, entry.seconds);
+        store(16, entry.older);
+    }
+}
+
+/// Whole seconds from `begin_ms` to `time_ms`; 0 where the clock went back or nothing began.
+fn seconds_between(begin_ms: i64, time_ms: i64) -> u32 {
+    if begin_ms <= 0 || time_ms <= begin_ms {
+        return 0;
+    }
+    i32::try_from((time_ms - begin_ms) / 1000).unwrap_or(i32::MAX).cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry { slots: 7, entries: 40 };
+
+    fn file(dir: &Path) -> IndexFile {
+        IndexFile::create(dir.join("20261129155417312"), GEOMETRY, &IndexHeader::after(None)).unwrap()
+    }
+
+    fn found(file: &IndexFile, hash: u32, begin_ms: i64, end_ms: i64) -> Vec<u64> {
+        let mut found = Vec::new();
+        file.find(hash, begin_ms, end_ms, |log_offset| {
+            found.push(log_offset);
+            true
+        });
+        found
+    }
+
+    #[test]
+    fn entries_are_found_newest_first_and_only_under_their_hash() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        for number in 0..30 {
+            file.put(number % 10, u64::from(number) * 100, 5_000 + i64::from(number) * 500);
+        }
+        assert_eq!(found(&file, 3, 0, i64::MAX), [2300, 1300, 300]);
+        assert_eq!(found(&file, 10, 0, i64::MAX), [] as [u64; 0]);
+        assert_eq!(file.header().slots_used, 7);
+        assert_eq!(file.header().next_entry, 31);
+    }
+
+    #[test]
+    fn a_time_is_known_to_the_second_and_never_too_narrowly() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        for (log_offset, time_ms) in [(100, 5_000), (200, 6_999), (300, 8_500)] {
+            file.put(1, log_offset, time_ms);
+        }
+        assert_eq!(found(&file, 1, 6_999, 6_999), [200]);
+        assert_eq!(found(&file, 1, 0, 5_000), [100]);
+        assert_eq!(found(&file, 1, 8_000, 9_000), [300]);
+        assert_eq!(found(&file, 1, 9_000, 9_999), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn a_cut_file_has_sound_chains_whatever_the_slots_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        for number in 0..30 {
+            file.put(number % 10, u64::from(number / 2) * 100, 5_000 + i64::from(number) * 500);
+        }
+        file.slot(3).store(39_u32.to_be(), Ordering::Relaxed);
+        let keep = file.count_while(|entry, time_ms| entry.log_offset < 1000 && time_ms < 11_000);
+        assert_eq!(keep, 12);
+        file.cut(keep);
+        // Both entries of the last record are gone.
+        assert_eq!((file.header().next_entry, file.end_log_offset()), (11, 400));
+        assert_eq!(found(&file, 3, 0, i64::MAX), [100]);
+        let again = IndexFile::open(file.path().to_path_buf(), GEOMETRY).unwrap();
+        assert_eq!(again.header(), file.header());
+        again.put(3, 500, 20_000);
+        assert_eq!(found(&again, 3, 0, i64::MAX), [500, 100]);
+    }
+
+    #[test]
+    fn a_chain_that_points_forward_ends_the_walk() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        file.put(1, 100, 5_000);
+        file.put(1, 200, 5_000);
+        file.write_entry(1, &Entry { hash: 1, log_offset: 100, seconds: 0, older: 2 });
+        assert_eq!(found(&file, 1, 0, i64::MAX), [200, 100]);
+    }
+
+    #[test]
+    fn seconds_are_clamped() {
+        assert_eq!(seconds_between(0, 5_000), 0);
+        assert_eq!(seconds_between(5_000, 4_000), 0);
+        assert_eq!(seconds_between(5_000, 7_999), 2);
+        assert_eq!(seconds_between(1, i64::MAX), i32::MAX.cast_unsigned());
+    }
+}

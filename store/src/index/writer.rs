@@ -1,0 +1,319 @@
+//! Adding keys to the index, and what a start keeps of the files it finds.
+//!
+//! Invariants:
+//! - a record at or before the last one indexed is known and adds nothing;
+//! - a full file is never written again;
+//! - a file of another geometry is neither read nor touched, and no obstacle.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::file::{Geometry, IndexFile};
+use super::header::IndexHeader;
+use super::key::key_hash;
+use super::{FOLDER, IndexReader, file_name};
+use crate::config::StoreConfig;
+use crate::consume_queue::{Trust, remove_file};
+use crate::error::StoreError;
+
+/// Sizes of a store whose configuration says otherwise than its files: RocketMQ's defaults.
+const USUAL: Geometry = Geometry { slots: 5_000_000, entries: 20_000_000 };
+
+/// The one writer of the index.
+#[derive(Debug)]
+pub struct IndexWriter {
+    dir: PathBuf,
+    geometry: Geometry,
+    reader: IndexReader,
+    current: Option<Arc<IndexFile>>,
+    /// Name of the newest file, also one that is not ours to read.
+    newest: Option<PathBuf>,
+    /// Log offset of the last record that was indexed before this start or since.
+    known_to: Option<u64>,
+}
+
+impl IndexWriter {
+    /// Opens the files that are there. After an unclean stop only entries stored up to `durable_ms` stay
+    /// (the index time of the check point).
+    pub fn open(config: &StoreConfig, trust: Trust, durable_ms: i64) -> Result<IndexWriter, StoreError> {
+        let dir = config.dir.join(FOLDER);
+        let geometry = Geometry { slots: config.index_slots_max, entries: config.index_entries_max };
+        let mut files = Vec::new();
+        let paths = list(&dir)?;
+        let newest = paths.last().cloned();
+        for path in paths {
+            let Some(file) = open_file(path, geometry)? else { continue };
+            let torn = trust == Trust::Unclean && file.header().end_ms > durable_ms;
+            if torn {
+                // A second of doubt: entries know their time in whole seconds.
+                file.cut(file.count_while(|_, time_ms| time_ms + 1000 <= durable_ms));
+            }
+            if torn && file.header().next_entry == 1 {
+                remove_file(file.path())?;
+            } else {
+                files.push(Arc::new(file));
+            }
+        }
+        let current = files.last().map(Arc::clone);
+        let reader = IndexReader { files: Arc::new(ArcSwap::from_pointee(files)) };
+        let known_to = reader.last_entry().map(|(_, log_offset)| log_offset);
+        Ok(IndexWriter { dir, geometry, reader, current, newest, known_to })
+    }
+
+    /// The read side.
+    pub fn reader(&self) -> &IndexReader {
+        &self.reader
+    }
+
+    /// Log offset of the last record in the index; nothing if there is none.
+    pub fn known_to(&self) -> Option<u64> {
+        self.known_to
+    }
+
+    /// Drops entries of records at or behind the end of the log.
+    pub fn truncate(&mut self, log_end: u64) -> Result<(), StoreError> {
+        let list = self.reader.files.load_full();
+        for file in list.iter().rev() {
+            let header = file.header();
+            if header.end_log_offset < log_end {
+                break;
+            }
+            file.cut(file.count_while(|entry, _| entry.log_offset < log_end));
+            if file.header().next_entry == 1 {
+                remove_file(file.path())?;
+                self.reader.files.rcu(|list| {
+                    list.iter().filter(|kept| !Arc::ptr_eq(kept, file)).map(Arc::clone).collect::<Vec<_>>()
+                });
+            }
+        }
+        self.current = self.reader.files.load().last().map(Arc::clone);
+        self.known_to = self.reader.last_entry().map(|(_, log_offset)| log_offset);
+        Ok(())
+    }
+
+    /// Adds a record under its unique key and each of its keys (`keys` holds them with blanks between).
+    /// `seed` is the hash of its topic's front.
+    #[inline]
+    pub(crate) fn put(&mut self, seed: i32, record: &Keys<'_>) -> Result<(), StoreError> {
+        if self.known_to.is_some_and(|known_to| record.log_offset <= known_to) {
+            return Ok(());
+        }
+        let keys = record.keys.unwrap_or_default().split(' ').filter(|key| !key.is_empty());
+        let mut any = false;
+        for key in record.unique_key.into_iter().chain(keys) {
+            let file = self.writable(record.store_timestamp_ms)?;
+            file.put(key_hash(seed, key), record.log_offset, record.store_timestamp_ms);
+            any = true;
+        }
+        if any {
+            self.known_to = Some(record.log_offset);
+        }
+        Ok(())
+    }
+
+    /// Brings the head of the current file up to date; done once for many records.
+    pub(crate) fn write_header(&self) {
+        if let Some(file) = &self.current {
+            file.write_header();
+        }
+    }
+
+    #[inline]
+    fn writable(&mut self, now_ms: i64) -> Result<&IndexFile, StoreError> {
+        if self.current.as_ref().is_none_or(|file| file.is_full()) {
+            self.roll(now_ms)?;
+        }
+        Ok(self.current.as_ref().expect("a file was made if there was none"))
+    }
+
+    #[cold]
+    fn roll(&mut self, now_ms: i64) -> Result<(), StoreError> {
+        fs::create_dir_all(&self.dir).map_err(StoreError::io("create", &self.dir))?;
+        self.write_header();
+        let path = self.dir.join(file_name(now_ms, self.newest.as_deref()));
+        let header = IndexHeader::after(self.current.as_deref().map(IndexFile::header).as_ref());
+        let file = Arc::new(IndexFile::create(path.clone(), self.geometry, &header)?);
+        self.newest = Some(path);
+        self.reader.push(Arc::clone(&file));
+        self.current = Some(file);
+        Ok(())
+    }
+}
+
+/// What the index wants to know of a record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keys<'a> {
+    pub(crate) unique_key: Option<&'a str>,
+    pub(crate) keys: Option<&'a str>,
+    pub(crate) log_offset: u64,
+    pub(crate) store_timestamp_ms: i64,
+}
+
+/// The index files of a folder, oldest first.
+fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => return Err(StoreError::io("list", dir)(cause)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(StoreError::io("list", dir))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.len() == 17 && name.bytes().all(|byte| byte.is_ascii_digit()) {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// Opens a file if its length is that of a known geometry; else leaves it alone.
+fn open_file(path: PathBuf, geometry: Geometry) -> Result<Option<IndexFile>, StoreError> {
+    let len = fs::metadata(&path).map_err(StoreError::io("inspect", &path))?.len();
+    let Some(fits) = [geometry, USUAL].into_iter().find(|known| known.file_bytes() == len) else {
+        tracing::warn!(file = %path.display(), len, "index file of another maxHashSlotNum or maxIndexNum is not read");
+        return Ok(None);
+    };
+    IndexFile::open(path, fits).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{KeyQuery, topic_seed};
+    use super::*;
+
+    fn config(dir: &Path) -> StoreConfig {
+        StoreConfig { index_slots_max: 50, index_entries_max: 100, ..StoreConfig::in_dir(dir) }
+    }
+
+    fn open(dir: &Path, trust: Trust, durable_ms: i64) -> IndexWriter {
+        IndexWriter::open(&config(dir), trust, durable_ms).unwrap()
+    }
+
+    /// Record number `number`: 100 bytes, half a second after the one before, keys `u<number>`, `a`, `b<0…6>`.
+    fn put(index: &mut IndexWriter, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            let unique_key = format!("u{number}");
+            let keys = format!(" a  b{} ", number % 7);
+            let record = Keys {
+                unique_key: Some(&unique_key),
+                keys: Some(&keys),
+                log_offset: number * 100,
+                store_timestamp_ms: time_of(number),
+            };
+            index.put(topic_seed("T"), &record).unwrap();
+        }
+        index.write_header();
+    }
+
+    fn time_of(number: u64) -> i64 {
+        1_795_967_657_312 + number.cast_signed() * 500
+    }
+
+    fn ask(index: &IndexWriter, key: &str, max: usize) -> Vec<u64> {
+        let query = KeyQuery { topic: "T", key, max, begin_ms: 0, end_ms: i64::MAX };
+        index.reader().query(&query).iter().map(|log_offset| log_offset / 100).collect()
+    }
+
+    #[test]
+    fn every_key_is_found_across_files_oldest_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = open(dir.path(), Trust::Clean, 0);
+        assert_eq!(ask(&index, "a", 9), [0_u64; 0]);
+        put(&mut index, 0..150);
+        assert_eq!(index.reader().files.load().len(), 5);
+        for number in 0..150 {
+            assert_eq!(ask(&index, &format!("u{number}"), 9), [number]);
+        }
+        assert_eq!(ask(&index, "a", 3), [147, 148, 149]);
+        assert_eq!(ask(&index, "b3", 1000), (3..150).step_by(7).collect::<Vec<_>>());
+        assert_eq!(ask(&index, "", 9), [0_u64; 0]);
+        let again = open(dir.path(), Trust::Clean, 0);
+        assert_eq!(ask(&again, "b3", 1000), ask(&index, "b3", 1000));
+        assert_eq!(again.known_to(), Some(14_900));
+    }
+
+    #[test]
+    fn a_query_keeps_to_its_time_and_to_right_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = open(dir.path(), Trust::Clean, 0);
+        put(&mut index, 0..150);
+        let query = KeyQuery { topic: "T", key: "a", max: 4, begin_ms: time_of(20), end_ms: time_of(80) };
+        let found = index.reader().query_where(&query, |log_offset| log_offset % 2_000 == 0);
+        assert_eq!(found, [2_000, 4_000, 6_000, 8_000]);
+    }
+
+    #[test]
+    fn a_known_record_adds_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = open(dir.path(), Trust::Clean, 0);
+        put(&mut index, 0..50);
+        put(&mut index, 20..60);
+        assert_eq!(index.reader().last_entry(), Some((time_of(59), 5_900)));
+        let entries: u32 = index.reader().files.load().iter().map(|file| file.header().next_entry - 1).sum();
+        assert_eq!(entries, 60 * 3);
+    }
+
+    #[test]
+    fn after_an_unclean_stop_only_durable_entries_stay_and_the_rest_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        put(&mut open(dir.path(), Trust::Clean, 0), 0..150);
+        let mut index = open(dir.path(), Trust::Unclean, time_of(100));
+        let known = index.known_to().unwrap() / 100;
+        assert!((95..100).contains(&known), "{known}");
+        assert_eq!(ask(&index, "a", 1), [known]);
+        put(&mut index, 0..150);
+        for number in 0..150 {
+            assert_eq!(ask(&index, &format!("u{number}"), 9), [number]);
+        }
+        let mut nothing = open(dir.path(), Trust::Unclean, 0);
+        assert_eq!((ask(&nothing, "a", 9), nothing.known_to()), (vec![], None));
+        assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 0);
+        put(&mut nothing, 0..2);
+        assert_eq!(ask(&nothing, "a", 9), [0, 1]);
+    }
+
+    #[test]
+    fn entries_beyond_the_end_of_the_log_are_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = open(dir.path(), Trust::Clean, 0);
+        put(&mut index, 0..150);
+        index.truncate(14_901).unwrap();
+        assert_eq!(index.known_to(), Some(14_900));
+        index.truncate(5_000).unwrap();
+        assert_eq!(index.known_to(), Some(4_800));
+        put(&mut index, 49..51);
+        assert_eq!(ask(&index, "a", 3), [48, 49, 50]);
+        index.truncate(0).unwrap();
+        assert_eq!((index.known_to(), ask(&index, "a", 3)), (None, vec![]));
+    }
+
+    #[test]
+    fn old_files_go_with_the_log_and_the_last_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = open(dir.path(), Trust::Clean, 0);
+        put(&mut index, 0..150);
+        assert_eq!(index.reader().expire(3_200).unwrap(), 0);
+        assert_eq!(index.reader().expire(3_201).unwrap(), 1);
+        assert_eq!(index.reader().expire(u64::MAX).unwrap(), 3);
+        assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 1);
+        assert_eq!(ask(&index, "u149", 1), [149]);
+    }
+
+    #[test]
+    fn a_file_of_another_size_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let alien = dir.path().join(FOLDER).join("29991231235959999");
+        fs::create_dir(dir.path().join(FOLDER)).unwrap();
+        fs::write(&alien, [1; 77]).unwrap();
+        let mut index = open(dir.path(), Trust::Unclean, 0);
+        put(&mut index, 0..2);
+        assert_eq!(ask(&index, "a", 9), [0, 1]);
+        assert_eq!(fs::read(&alien).unwrap(), [1; 77]);
+        assert!(index.reader().files.load()[0].path() > alien.as_path());
+    }
+}
