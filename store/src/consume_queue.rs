@@ -217,6 +217,15 @@ impl ConsumeQueue {
         Ok(())
     }
 
+    /// The error of a unit that would leave a gap in a store that is open.
+    pub(crate) fn gap(&self) -> StoreError {
+        StoreError::Corrupt {
+            file: self.dir(),
+            at: self.end.load(Ordering::Relaxed),
+            why: "the log gave out an offset that does not follow the last unit",
+        }
+    }
+
     /// Folder of the queue's files.
     fn dir(&self) -> PathBuf {
         self.folder.root.join(self.topic.as_str()).join(self.queue_id.to_string())

@@ -7,16 +7,26 @@
 //! - half and rolled-back messages get no unit.
 
 pub mod delay_levels;
+mod glance;
+mod rebuild;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use troupemq_codec::filter::tags_code_of;
 use troupemq_codec::message::properties::{DELAY, INNER_NUM, KEYS, TAGS, UNIQ_KEY};
 use troupemq_codec::message::{RecordView, sys_flag};
 
 use self::delay_levels::DelayLevels;
+use self::glance::Glance;
+use crate::commit_log::Appended;
+use crate::commit_log::batch::{AppendBatch, PendingRecord};
 use crate::config::StoreConfig;
-use crate::consume_queue::{ConsumeQueue, Put, QueueTable, Trust, Unit};
+use crate::consume_queue::{ConsumeQueue, Put, QueueKind, QueueTable, Unit};
 use crate::error::StoreError;
-use crate::index::{IndexReader, IndexWriter, Keys};
+use crate::index::{Durable, IndexReader, IndexWriter, Keys};
+
+pub use self::rebuild::Rebuilt;
 
 /// Topic whose units carry the time of delivery instead of tags.
 pub const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
@@ -26,36 +36,76 @@ pub const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
 pub struct DispatchWriter {
     queues: QueueTable,
     index: Option<IndexWriter>,
-    index_reader: IndexReader,
     delay_levels: DelayLevels,
-    dispatched_to: u64,
+    flusher: DispatchFlusher,
+}
+
+/// Forces queues and index to the disk, from a thread that may wait; clones do the same.
+#[derive(Debug, Clone)]
+pub struct DispatchFlusher {
+    queues: QueueTable,
+    index: IndexReader,
+    dispatched_to: Arc<AtomicU64>,
+}
+
+/// What a flush of queues and index has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DispatchFlushed {
+    /// Log offset below which all units and index entries are on the disk.
+    pub dispatched_to: u64,
+    /// Store time (epoch ms) of the last index entry that is; 0 if there is none.
+    pub index_time_ms: i64,
 }
 
 impl DispatchWriter {
-    /// A writer for the queues of a store, as they stand after recovery, and for its index. After an unclean
-    /// stop the index keeps only what was stored up to `index_durable_ms` (from the check point).
+    /// A writer for the queues of a store, as they stand after recovery, and for its index, of which the
+    /// `durable` entries stay.
     pub fn open(
         config: &StoreConfig,
         queues: QueueTable,
-        trust: Trust,
-        index_durable_ms: i64,
+        durable: Durable,
     ) -> Result<DispatchWriter, StoreError> {
         let delay_levels = DelayLevels::parse(&config.delay_levels)?;
-        let dispatched_to = queues.log_end().unwrap_or(0);
-        let index = IndexWriter::open(config, trust, index_durable_ms)?;
-        let index_reader = index.reader().clone();
-        let index = config.index_enabled.then_some(index);
-        Ok(DispatchWriter { queues, index, index_reader, delay_levels, dispatched_to })
+        let index = IndexWriter::open(config, durable)?;
+        let flusher = DispatchFlusher {
+            queues: queues.clone(),
+            index: index.reader().clone(),
+            dispatched_to: Arc::new(AtomicU64::new(queues.log_end().unwrap_or(0))),
+        };
+        Ok(DispatchWriter { queues, index: config.index_enabled.then_some(index), delay_levels, flusher })
     }
 
     /// Position in the log up to which everything is in queues and index.
     pub fn dispatched_to(&self) -> u64 {
-        self.dispatched_to
+        self.flusher.dispatched_to()
     }
 
     /// Looks keys up.
     pub fn index(&self) -> &IndexReader {
-        &self.index_reader
+        &self.flusher.index
+    }
+
+    /// What forces queues and index to the disk.
+    pub fn flusher(&self) -> &DispatchFlusher {
+        &self.flusher
+    }
+
+    /// Tells queues and index of the records of a batch that are stored. Afterwards readers see them.
+    pub fn dispatch(&mut self, batch: &AppendBatch, appended: &Appended) -> Result<(), StoreError> {
+        let stored = batch.records.get(..appended.records).unwrap_or(&batch.records);
+        // All units first: consumers wait for these, nobody waits for the index.
+        for record in stored.iter().filter(|record| record.advance > 0) {
+            self.put_unit(record, batch.bytes_of(record))?;
+        }
+        for record in stored {
+            let Some(seen) = Glance::at(batch.bytes_of(record)) else { continue };
+            let [unique_key, keys] = seen.properties.pick([UNIQ_KEY, KEYS]);
+            let (log_offset, store_timestamp_ms) = (record.log_offset, seen.store_timestamp_ms);
+            let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
+            self.put_keys(&record.queue, seen.sys_flag, &keys)?;
+        }
+        self.reached(appended.to);
+        Ok(())
     }
 
     /// Tells queues and index of a record that was read from the log: after a start, and on a slave.
@@ -73,8 +123,37 @@ impl DispatchWriter {
         let store_timestamp_ms = record.store_timestamp_ms();
         let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
         self.put_keys(&queue, record.sys_flag(), &keys)?;
-        self.dispatched_to = self.dispatched_to.max(log_offset + record.total_size() as u64);
+        let log_end = log_offset + record.total_size() as u64;
+        self.reached(log_end.max(self.dispatched_to()));
         Ok(put)
+    }
+
+    /// Publishes how far all is dispatched, and brings the head of the index up to it.
+    fn reached(&self, log_end: u64) {
+        if let Some(index) = &self.index {
+            index.write_header();
+        }
+        self.flusher.dispatched_to.store(log_end, Ordering::Release);
+    }
+
+    #[inline]
+    fn put_unit(&self, record: &PendingRecord, bytes: &[u8]) -> Result<(), StoreError> {
+        let queue = &record.queue;
+        let unit = Unit {
+            queue_offset: record.queue_offset,
+            log_offset: record.log_offset,
+            size: record.len,
+            tags_code: record.tags_code,
+            count: record.advance,
+        };
+        let store_timestamp_ms = match queue.kind() {
+            QueueKind::Plain => 0,
+            QueueKind::Batch => Glance::at(bytes).map_or(0, |seen| seen.store_timestamp_ms),
+        };
+        match queue.put(&unit, store_timestamp_ms)? {
+            Put::Appended | Put::Known => Ok(()),
+            Put::Gap { .. } => Err(queue.gap()),
+        }
     }
 
     /// Adds a record to the index, unless it says that a message is gone.
@@ -108,5 +187,20 @@ impl DispatchWriter {
             }
             _ => tags_code_of(tags),
         }
+    }
+}
+
+impl DispatchFlusher {
+    /// Position in the log up to which everything is in queues and index.
+    pub fn dispatched_to(&self) -> u64 {
+        self.dispatched_to.load(Ordering::Acquire)
+    }
+
+    /// Forces to the disk what has been dispatched so far; waits for the disk.
+    pub fn flush(&self) -> Result<DispatchFlushed, StoreError> {
+        let dispatched_to = self.dispatched_to();
+        self.queues.flush()?;
+        let index_time_ms = self.index.flush()?.unwrap_or(0);
+        Ok(DispatchFlushed { dispatched_to, index_time_ms })
     }
 }

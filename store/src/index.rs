@@ -27,8 +27,8 @@ use crate::consume_queue::remove_file;
 use crate::error::StoreError;
 
 pub(crate) use self::key::topic_seed;
-pub use self::writer::IndexWriter;
 pub(crate) use self::writer::Keys;
+pub use self::writer::{Durable, IndexWriter};
 
 /// Folder below the root of the store.
 const FOLDER: &str = "index";

@@ -22,9 +22,10 @@ use crate::commit_log::load::{LogFiles, load};
 use crate::commit_log::recover::{Known, LogEnd, find_end, heads, scan_start, zero_tail};
 use crate::commit_log::{CommitLog, LogParts};
 use crate::config::StoreConfig;
-use crate::consume_queue::{Put, QueueTable, Trust};
-use crate::dispatch::DispatchWriter;
+use crate::consume_queue::{QueueTable, Trust};
+use crate::dispatch::{DispatchFlushed, DispatchWriter};
 use crate::error::StoreError;
+use crate::index::Durable;
 use crate::paths::Paths;
 use crate::poison::Poison;
 use crate::preparer::{Preparer, Recipe};
@@ -121,7 +122,7 @@ pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreE
     let last_store_ms = end.last_store_ms.max(marks.checkpoint.log_time_ms);
     positions.set_store_ms(last_store_ms);
     let reader = LogReader::new(Arc::clone(&segments), Arc::clone(&positions), config.log_segment_bytes);
-    let mut dispatch = DispatchWriter::open(&config, queues.clone())?;
+    let mut dispatch = DispatchWriter::open(&config, queues.clone(), durable(&known, &marks.checkpoint))?;
     let replay = replay(&mut dispatch, &queues, &reader, &end, &known)?;
     queues.correct_min(reader.min_offset())?;
     go_on_at_the_end(&queues);
@@ -227,12 +228,12 @@ impl RecoveryReport {
 
 impl Marks {
     /// Notes how far everything is on the disk: the log to `flusher.flushed_to()`, units and index entries to
-    /// `dispatched_to`, which the caller has flushed.
+    /// what the flush of `derived` has reached.
     pub fn save(
         &mut self,
         flusher: &LogFlusher,
         queues: &QueueTable,
-        dispatched_to: u64,
+        derived: DispatchFlushed,
     ) -> Result<(), StoreError> {
         let time_ms = flusher.flushed_time_ms().max(self.checkpoint.log_time_ms);
         let (count, units) = totals(queues);
@@ -240,9 +241,10 @@ impl Marks {
         self.checkpoint = Checkpoint {
             log_time_ms: time_ms,
             queue_time_ms: time_ms,
+            index_time_ms: derived.index_time_ms.min(time_ms),
             confirmed_to: i64::try_from(flushed_to).unwrap_or(i64::MAX),
             reached: Some(Reached {
-                dispatched_to: dispatched_to.min(flushed_to),
+                dispatched_to: derived.dispatched_to.min(flushed_to),
                 flushed_to,
                 queues: count,
                 units,
@@ -263,9 +265,9 @@ pub fn close(closing: Closing) -> Result<(), StoreError> {
     let Closing { log, mut flusher, dispatch, queues, mut marks } = closing;
     log.close()?;
     let flushed_to = flusher.flush()?;
-    queues.flush()?;
-    let dispatched_to = dispatch.dispatched_to();
-    marks.save(&flusher, &queues, dispatched_to)?;
+    let derived = dispatch.flusher().flush()?;
+    marks.save(&flusher, &queues, derived)?;
+    let dispatched_to = derived.dispatched_to;
     if dispatched_to < flushed_to {
         tracing::warn!(dispatched_to, flushed_to, "closed before all was dispatched: the next open replays");
         return Ok(());
@@ -353,45 +355,22 @@ fn replay(
     end: &LogEnd,
     known: &Known,
 ) -> Result<Replay, StoreError> {
-    let log_min = reader.min_offset();
-    let from = end.from.min(end.at).max(log_min);
     let (count, units) = totals(queues);
     let has_lost = known.reached.is_some_and(|reached| count < reached.queues || units < reached.units);
-    if !has_lost && let Some(records) = offer(dispatch, queues, reader, from..end.at)? {
-        return Ok(Replay { from, records, was_rebuilt: false });
+    let from = if has_lost { reader.min_offset() } else { end.from };
+    let rebuilt = dispatch.rebuild(reader, from, end.at)?;
+    let was_rebuilt = has_lost || rebuilt.was_whole;
+    if was_rebuilt {
+        tracing::warn!(log_min = rebuilt.from, "queues lacked units: the whole log was read");
     }
-    tracing::warn!(log_min, "queues lack units: the whole log is read");
-    let records = offer(dispatch, queues, reader, log_min..end.at)?.unwrap_or_default();
-    Ok(Replay { from: log_min, records, was_rebuilt: true })
+    Ok(Replay { from: rebuilt.from, records: rebuilt.records, was_rebuilt })
 }
 
-/// Offers the records of a stretch of the log to queues and index. Answers their number, or nothing when a
-/// queue turned out to lack units from before the stretch.
-fn offer(
-    dispatch: &mut DispatchWriter,
-    queues: &QueueTable,
-    reader: &LogReader,
-    stretch: std::ops::Range<u64>,
-) -> Result<Option<u64>, StoreError> {
-    let is_whole = stretch.start <= reader.min_offset();
-    let mut records = 0;
-    let mut has_gap = false;
-    reader.walk(stretch.start, stretch.end, |record| -> Result<(), StoreError> {
-        if has_gap {
-            return Ok(());
-        }
-        let is_known =
-            || queues.get(record.topic(), record.queue_id()).is_some_and(|queue| queue.max_offset() > 0);
-        // A queue cannot begin in the middle if its beginning is in front of the stretch.
-        let is_headless = !is_whole && record.queue_offset() > 0 && !is_known();
-        let put = if is_headless { Put::Gap { expected: 0 } } else { dispatch.dispatch_record(record)? };
-        if let Put::Gap { expected } = put {
-            let queue = (record.topic(), record.queue_id());
-            tracing::warn!(?queue, expected, found = record.queue_offset(), "a queue lacks units");
-            has_gap = !is_whole;
-        }
-        records += 1;
-        Ok(())
-    })?;
-    Ok((!has_gap).then_some(records))
+/// Which entries of the index are on the disk.
+fn durable(known: &Known, checkpoint: &Checkpoint) -> Durable {
+    match known.reached {
+        _ if known.was_closed => Durable::Everything,
+        Some(reached) => Durable::Before(reached.dispatched_to),
+        None => Durable::Until(checkpoint.index_time_ms),
+    }
 }

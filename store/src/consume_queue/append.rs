@@ -13,6 +13,9 @@ use super::unit::{BatchUnit, PlainUnit, UNIT_BYTES};
 use super::{ConsumeQueue, QueueKind, Unit};
 use crate::error::StoreError;
 
+/// Most lost messages that are bridged by holes.
+const HOLES_MAX: i64 = 1_000_000;
+
 /// What became of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
@@ -52,6 +55,26 @@ impl ConsumeQueue {
             }
         }
         Ok(Put::Appended)
+    }
+
+    /// Makes room for a unit whose predecessors the log has lost: a queue without a readable message starts
+    /// anew at its offset, any other gets holes. For recovery alone.
+    pub(crate) fn bridge(&self, to: i64) -> Result<(), StoreError> {
+        let expected = self.max_offset.load(Ordering::Relaxed);
+        let lost = to - expected;
+        let keeps = self.kind() == QueueKind::Plain && self.min_offset() < expected && lost <= HOLES_MAX;
+        tracing::warn!(topic = %self.topic, queue_id = self.queue_id, lost, keeps, "messages are lost");
+        if !keeps {
+            self.files.retain(|_| false)?;
+            self.end.store(0, Ordering::Release);
+            self.max_offset.store(0, Ordering::Release);
+            self.min_offset.store(0, Ordering::Release);
+            return Ok(());
+        }
+        for queue_offset in expected..to {
+            self.put(&Unit::hole(queue_offset, self.log_end()), 0)?;
+        }
+        Ok(())
     }
 
     /// Writes the unit and publishes it.

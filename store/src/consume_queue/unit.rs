@@ -3,7 +3,8 @@
 //! Invariants:
 //! - a plain queue has one unit for each message, so a unit's place is its queue offset;
 //! - a unit is valid exactly if its log offset is not negative and its size is positive;
-//! - pre-blank units are valid, point at nothing, and stand only in front of the first message of a queue.
+//! - pre-blank units are valid, point at nothing, and stand only in front of the first message of a queue;
+//! - a hole keeps the place of a message that a damaged log has lost; like any unit it never points back.
 //!
 //! Plain unit (20 bytes, RocketMQ's `ConsumeQueue`):
 //!
@@ -30,8 +31,8 @@
 pub(crate) const UNIT_BYTES: usize = 20;
 /// Bytes of a unit of a batch queue.
 pub(crate) const BATCH_UNIT_BYTES: usize = 46;
-/// Size that marks a pre-blank unit.
-const PRE_BLANK_SIZE: u32 = i32::MAX.cast_unsigned();
+/// Size in units that have no record.
+const NO_RECORD_SIZE: u32 = i32::MAX.cast_unsigned();
 
 /// What a queue knows of one record: where it lies, and which messages of the queue are in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,17 @@ impl Unit {
 
     /// Position in the log behind the record.
     pub fn log_end(&self) -> u64 {
-        self.log_offset + u64::from(self.size)
+        if self.is_hole() { self.log_offset } else { self.log_offset + u64::from(self.size) }
+    }
+
+    /// Whether the message is lost: the unit only keeps its place, there is no record to read.
+    pub fn is_hole(&self) -> bool {
+        self.size == NO_RECORD_SIZE
+    }
+
+    /// The unit that keeps the place of a lost message, behind a record that ends at `log_end`.
+    pub(crate) fn hole(queue_offset: i64, log_end: u64) -> Unit {
+        Unit { queue_offset, log_offset: log_end, size: NO_RECORD_SIZE, tags_code: 0, count: 1 }
     }
 }
 
@@ -71,7 +82,7 @@ pub(crate) struct PlainUnit {
 impl PlainUnit {
     /// The filler in front of the first message of a queue whose older messages are gone.
     pub(crate) const PRE_BLANK: PlainUnit =
-        PlainUnit { log_offset: 0, size: PRE_BLANK_SIZE.cast_signed(), tags_code: 0 };
+        PlainUnit { log_offset: 0, size: NO_RECORD_SIZE.cast_signed(), tags_code: 0 };
 
     /// Reads the five words of a unit.
     pub(crate) fn from_words(words: [u32; 5]) -> PlainUnit {

@@ -16,7 +16,7 @@ use super::header::IndexHeader;
 use super::key::key_hash;
 use super::{FOLDER, IndexReader, file_name};
 use crate::config::StoreConfig;
-use crate::consume_queue::{Trust, remove_file};
+use crate::consume_queue::remove_file;
 use crate::error::StoreError;
 
 /// Sizes of a store whose configuration says otherwise than its files: RocketMQ's defaults.
@@ -33,12 +33,34 @@ pub struct IndexWriter {
     newest: Option<PathBuf>,
     /// Log offset of the last record that was indexed before this start or since.
     known_to: Option<u64>,
+    /// Whether the log may hold records that are not indexed.
+    is_behind: bool,
+}
+
+/// Which entries of the index are known to be on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durable {
+    /// All: the store was closed.
+    Everything,
+    /// Those of records before this log offset.
+    Before(u64),
+    /// Those stored up to this time (epoch ms): all that Java's check point tells.
+    Until(i64),
+}
+
+impl Durable {
+    fn holds(self, log_offset: u64, time_ms: i64) -> bool {
+        match self {
+            Durable::Everything => true,
+            Durable::Before(log_end) => log_offset < log_end,
+            Durable::Until(durable_ms) => time_ms <= durable_ms,
+        }
+    }
 }
 
 impl IndexWriter {
-    /// Opens the files that are there. After an unclean stop only entries stored up to `durable_ms` stay
-    /// (the index time of the check point).
-    pub fn open(config: &StoreConfig, trust: Trust, durable_ms: i64) -> Result<IndexWriter, StoreError> {
+    /// Opens the files that are there and keeps the entries that are `durable`.
+    pub fn open(config: &StoreConfig, durable: Durable) -> Result<IndexWriter, StoreError> {
         let dir = config.dir.join(FOLDER);
         let geometry = Geometry { slots: config.index_slots_max, entries: config.index_entries_max };
         let mut files = Vec::new();
@@ -46,10 +68,10 @@ impl IndexWriter {
         let newest = paths.last().cloned();
         for path in paths {
             let Some(file) = open_file(path, geometry)? else { continue };
-            let torn = trust == Trust::Unclean && file.header().end_ms > durable_ms;
+            let torn = !durable.holds(file.header().end_log_offset, file.header().end_ms);
             if torn {
                 // A second of doubt: entries know their time in whole seconds.
-                file.cut(file.count_while(|_, time_ms| time_ms + 1000 <= durable_ms));
+                file.cut(file.count_while(|entry, time_ms| durable.holds(entry.log_offset, time_ms + 1000)));
             }
             if torn && file.header().next_entry == 1 {
                 remove_file(file.path())?;
@@ -60,7 +82,11 @@ impl IndexWriter {
         let current = files.last().map(Arc::clone);
         let reader = IndexReader { files: Arc::new(ArcSwap::from_pointee(files)) };
         let known_to = reader.last_entry().map(|(_, log_offset)| log_offset);
-        Ok(IndexWriter { dir, geometry, reader, current, newest, known_to })
+        // A folder that was never made, or that somebody has deleted to have it made again.
+        let is_new = !dir.try_exists().map_err(StoreError::io("inspect", &dir))?;
+        fs::create_dir_all(&dir).map_err(StoreError::io("create", &dir))?;
+        let is_behind = is_new || durable != Durable::Everything;
+        Ok(IndexWriter { is_behind, dir, geometry, reader, current, newest, known_to })
     }
 
     /// The read side.
@@ -71,6 +97,11 @@ impl IndexWriter {
     /// Log offset of the last record in the index; nothing if there is none.
     pub fn known_to(&self) -> Option<u64> {
         self.known_to
+    }
+
+    /// Whether the log may hold records that are not indexed, although they were dispatched once.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Drops entries of records at or behind the end of the log.
@@ -131,7 +162,6 @@ impl IndexWriter {
 
     #[cold]
     fn roll(&mut self, now_ms: i64) -> Result<(), StoreError> {
-        fs::create_dir_all(&self.dir).map_err(StoreError::io("create", &self.dir))?;
         self.write_header();
         let path = self.dir.join(file_name(now_ms, self.newest.as_deref()));
         let header = IndexHeader::after(self.current.as_deref().map(IndexFile::header).as_ref());
@@ -190,8 +220,8 @@ mod tests {
         StoreConfig { index_slots_max: 50, index_entries_max: 100, ..StoreConfig::in_dir(dir) }
     }
 
-    fn open(dir: &Path, trust: Trust, durable_ms: i64) -> IndexWriter {
-        IndexWriter::open(&config(dir), trust, durable_ms).unwrap()
+    fn open(dir: &Path, durable: Durable) -> IndexWriter {
+        IndexWriter::open(&config(dir), durable).unwrap()
     }
 
     /// Record number `number`: 100 bytes, half a second after the one before, keys `u<number>`, `a`, `b<0…6>`.
@@ -222,7 +252,7 @@ mod tests {
     #[test]
     fn every_key_is_found_across_files_oldest_first() {
         let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Trust::Clean, 0);
+        let mut index = open(dir.path(), Durable::Everything);
         assert_eq!(ask(&index, "a", 9), [0_u64; 0]);
         put(&mut index, 0..150);
         assert_eq!(index.reader().files.load().len(), 5);
@@ -232,7 +262,7 @@ mod tests {
         assert_eq!(ask(&index, "a", 3), [147, 148, 149]);
         assert_eq!(ask(&index, "b3", 1000), (3..150).step_by(7).collect::<Vec<_>>());
         assert_eq!(ask(&index, "", 9), [0_u64; 0]);
-        let again = open(dir.path(), Trust::Clean, 0);
+        let again = open(dir.path(), Durable::Everything);
         assert_eq!(ask(&again, "b3", 1000), ask(&index, "b3", 1000));
         assert_eq!(again.known_to(), Some(14_900));
     }
@@ -240,7 +270,7 @@ mod tests {
     #[test]
     fn a_query_keeps_to_its_time_and_to_right_records() {
         let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Trust::Clean, 0);
+        let mut index = open(dir.path(), Durable::Everything);
         put(&mut index, 0..150);
         let query = KeyQuery { topic: "T", key: "a", max: 4, begin_ms: time_of(20), end_ms: time_of(80) };
         let found = index.reader().query_where(&query, |log_offset| log_offset % 2_000 == 0);
@@ -250,7 +280,7 @@ mod tests {
     #[test]
     fn a_known_record_adds_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Trust::Clean, 0);
+        let mut index = open(dir.path(), Durable::Everything);
         put(&mut index, 0..50);
         put(&mut index, 20..60);
         assert_eq!(index.reader().last_entry(), Some((time_of(59), 5_900)));
@@ -261,8 +291,11 @@ mod tests {
     #[test]
     fn after_an_unclean_stop_only_durable_entries_stay_and_the_rest_is_made_again() {
         let dir = tempfile::tempdir().unwrap();
-        put(&mut open(dir.path(), Trust::Clean, 0), 0..150);
-        let mut index = open(dir.path(), Trust::Unclean, time_of(100));
+        put(&mut open(dir.path(), Durable::Everything), 0..150);
+        // The last record's keys may be incomplete, so it goes too.
+        let index = open(dir.path(), Durable::Before(12_000));
+        assert_eq!((index.known_to(), ask(&index, "a", 1)), (Some(11_800), vec![118]));
+        let mut index = open(dir.path(), Durable::Until(time_of(100)));
         let known = index.known_to().unwrap() / 100;
         assert!((95..100).contains(&known), "{known}");
         assert_eq!(ask(&index, "a", 1), [known]);
@@ -270,7 +303,7 @@ mod tests {
         for number in 0..150 {
             assert_eq!(ask(&index, &format!("u{number}"), 9), [number]);
         }
-        let mut nothing = open(dir.path(), Trust::Unclean, 0);
+        let mut nothing = open(dir.path(), Durable::Until(0));
         assert_eq!((ask(&nothing, "a", 9), nothing.known_to()), (vec![], None));
         assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 0);
         put(&mut nothing, 0..2);
@@ -280,7 +313,7 @@ mod tests {
     #[test]
     fn entries_beyond_the_end_of_the_log_are_dropped() {
         let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Trust::Clean, 0);
+        let mut index = open(dir.path(), Durable::Everything);
         put(&mut index, 0..150);
         index.truncate(14_901).unwrap();
         assert_eq!(index.known_to(), Some(14_900));
@@ -295,7 +328,7 @@ mod tests {
     #[test]
     fn old_files_go_with_the_log_and_the_last_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Trust::Clean, 0);
+        let mut index = open(dir.path(), Durable::Everything);
         put(&mut index, 0..150);
         assert_eq!(index.reader().expire(3_200).unwrap(), 0);
         assert_eq!(index.reader().expire(3_201).unwrap(), 1);
@@ -310,7 +343,7 @@ mod tests {
         let alien = dir.path().join(FOLDER).join("29991231235959999");
         fs::create_dir(dir.path().join(FOLDER)).unwrap();
         fs::write(&alien, [1; 77]).unwrap();
-        let mut index = open(dir.path(), Trust::Unclean, 0);
+        let mut index = open(dir.path(), Durable::Until(0));
         put(&mut index, 0..2);
         assert_eq!(ask(&index, "a", 9), [0, 1]);
         assert_eq!(fs::read(&alien).unwrap(), [1; 77]);

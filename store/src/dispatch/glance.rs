@@ -1,0 +1,80 @@
+//! The few fields of an encoded record that dispatching needs, found without reading the rest.
+//!
+//! Invariants:
+//! - nothing is read beyond the record: lengths that do not fit answer nothing.
+
+use troupemq_codec::message::record::MAGIC_V2;
+use troupemq_codec::message::{PropertiesView, sys_flag};
+
+/// What dispatching wants to know of a record besides its unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Glance<'a> {
+    pub(crate) sys_flag: i32,
+    pub(crate) store_timestamp_ms: i64,
+    pub(crate) properties: PropertiesView<'a>,
+}
+
+impl<'a> Glance<'a> {
+    /// Looks at a whole encoded record.
+    #[inline]
+    pub(crate) fn at(record: &'a [u8]) -> Option<Glance<'a>> {
+        let magic = int(record, 4)?;
+        let sys_flag = int(record, 36)?;
+        let born_host = if sys_flag & sys_flag::BORN_HOST_V6 != 0 { 20 } else { 8 };
+        let store_host = if sys_flag & sys_flag::STORE_HOST_V6 != 0 { 20 } else { 8 };
+        let store_timestamp_ms = i64::from_be_bytes(*record.get(48 + born_host..)?.first_chunk()?);
+        let body_at = 72 + born_host + store_host;
+        let body = usize::try_from(int(record, body_at - 4)?).ok()?;
+        let rest = record.get(body_at.checked_add(body)?..)?;
+        let (topic_at, topic) = match magic {
+            MAGIC_V2 => (2, usize::from(u16::from_be_bytes(*rest.first_chunk()?))),
+            _ => (1, usize::from(*rest.first()?)),
+        };
+        let properties = rest.get(topic_at + topic + 2..)?;
+        Some(Glance { sys_flag, store_timestamp_ms, properties: PropertiesView(properties) })
+    }
+}
+
+#[inline]
+fn int(record: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(*record.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use troupemq_codec::message::{NewRecord, RecordView, fill_holes};
+
+    use super::*;
+
+    #[test]
+    fn a_glance_sees_what_a_whole_read_sees_and_never_reads_beyond() {
+        for (topic, host) in [("T", "[::1]:4"), (&*"t".repeat(200), "10.0.0.1:4")] {
+            let new = NewRecord {
+                topic,
+                queue_id: 1,
+                flag: 0,
+                sys_flag: sys_flag::TRANSACTION_COMMIT,
+                born_timestamp_ms: 3,
+                born_host: host.parse().unwrap(),
+                store_host: "10.0.0.1:5".parse().unwrap(),
+                reconsume_times: 6,
+                prepared_log_offset: 7,
+                body: b"body",
+                properties: &[b"KEYS\x01A\x02"],
+            };
+            let mut bytes = BytesMut::new();
+            new.encode(&mut bytes).unwrap();
+            fill_holes(&mut bytes, 8, 9, 10);
+            let whole = RecordView::parse(&bytes).unwrap();
+            let glance = Glance::at(&bytes).unwrap();
+            assert_eq!((glance.sys_flag, glance.store_timestamp_ms), (whole.sys_flag(), 10));
+            assert_eq!(glance.properties, whole.properties());
+            for len in 0..bytes.len() {
+                if let Some(part) = Glance::at(&bytes[..len]) {
+                    assert!(part.properties.as_bytes().len() < glance.properties.as_bytes().len());
+                }
+            }
+        }
+    }
+}
