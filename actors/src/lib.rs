@@ -18,6 +18,7 @@ pub mod name_server;
 pub mod net;
 pub mod poison;
 pub mod router;
+pub mod saving;
 pub mod watchdog;
 
 pub use cast::{BrokerCast, CAST, NameServerCast, Role};
