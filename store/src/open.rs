@@ -23,7 +23,7 @@ use crate::commit_log::recover::{Known, LogEnd, find_end, heads, scan_start, zer
 use crate::commit_log::{CommitLog, LogParts};
 use crate::config::StoreConfig;
 use crate::consume_queue::{QueueTable, Trust};
-use crate::dispatch::{DispatchFlushed, DispatchWriter};
+use crate::dispatch::{DispatchFlushed, DispatchFlusher, DispatchWriter};
 use crate::error::StoreError;
 use crate::index::Durable;
 use crate::paths::Paths;
@@ -227,31 +227,33 @@ impl RecoveryReport {
 }
 
 impl Marks {
-    /// Notes how far everything is on the disk: the log to `flusher.flushed_to()`, units and index entries to
-    /// what the flush of `derived` has reached.
+    /// Has the disk take queues and index, and notes how far everything is there. Waits for the disk.
     pub fn save(
         &mut self,
         flusher: &LogFlusher,
         queues: &QueueTable,
-        derived: DispatchFlushed,
-    ) -> Result<(), StoreError> {
-        let time_ms = flusher.flushed_time_ms().max(self.checkpoint.log_time_ms);
+        derived: &DispatchFlusher,
+    ) -> Result<DispatchFlushed, StoreError> {
+        // Counted before the flush: units that come meanwhile are not promised.
         let (count, units) = totals(queues);
+        let reached = derived.flush()?;
+        let time_ms = flusher.flushed_time_ms().max(self.checkpoint.log_time_ms);
         let flushed_to = flusher.flushed_to();
         self.checkpoint = Checkpoint {
             log_time_ms: time_ms,
             queue_time_ms: time_ms,
-            index_time_ms: derived.index_time_ms.min(time_ms),
+            index_time_ms: reached.index_time_ms.min(time_ms),
             confirmed_to: i64::try_from(flushed_to).unwrap_or(i64::MAX),
             reached: Some(Reached {
-                dispatched_to: derived.dispatched_to.min(flushed_to),
+                dispatched_to: reached.dispatched_to.min(flushed_to),
                 flushed_to,
                 queues: count,
                 units,
             }),
             ..self.checkpoint
         };
-        self.file.save(&self.checkpoint)
+        self.file.save(&self.checkpoint)?;
+        Ok(reached)
     }
 
     /// What was saved last.
@@ -265,9 +267,7 @@ pub fn close(closing: Closing) -> Result<(), StoreError> {
     let Closing { log, mut flusher, dispatch, queues, mut marks } = closing;
     log.close()?;
     let flushed_to = flusher.flush()?;
-    let derived = dispatch.flusher().flush()?;
-    marks.save(&flusher, &queues, derived)?;
-    let dispatched_to = derived.dispatched_to;
+    let dispatched_to = marks.save(&flusher, &queues, dispatch.flusher())?.dispatched_to;
     if dispatched_to < flushed_to {
         tracing::warn!(dispatched_to, flushed_to, "closed before all was dispatched: the next open replays");
         return Ok(());

@@ -1,0 +1,128 @@
+//! How fast the log takes messages of 1 KiB, beside a plain loop that copies and checksums the same bytes.
+//!
+//! `cargo bench --bench append` prints one line for each round and the medians. The segment is populated
+//! before the clock starts, as the preparer does ahead of the log.
+//!
+//! Invariants:
+//! - both sides see the same bodies and end in a mapped file of the same kind.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use troupemq_codec::message::NewRecord;
+use troupemq_store::segment::{Allocate, SegmentWriter};
+use troupemq_store::{AppendBatch, Clock, ConsumeQueue, StoreConfig, SystemClock, open};
+
+const BODY_BYTES: usize = 1024;
+const BATCH: usize = 64;
+const MESSAGES: usize = 400_000;
+const ROUNDS: usize = 7;
+const TOPIC: &str = "BenchmarkTopic01";
+const PROPERTIES: &[u8] = b"UNIQ_KEY\x017F00000177EA4E0E2F2A939981A20002\x02WAIT\x01true\x02TAGS\x01TagA\x02";
+
+fn main() {
+    let clock = SystemClock::new();
+    let bodies: Vec<Vec<u8>> = (0..=255).map(|fill| vec![fill; BODY_BYTES]).collect();
+    let mut out = std::io::stdout().lock();
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let plain = plain_loop(&clock, &bodies);
+        let (whole, append) = log(&clock, &bodies);
+        let rates = [plain, whole, append].map(|nanos| nanos as f64 / MESSAGES as f64);
+        writeln!(
+            out,
+            "ns/message: plain loop {:.1}, encode + append {:.1}, append alone {:.1}",
+            rates[0], rates[1], rates[2]
+        )
+        .expect("the terminal takes a line");
+        rounds.push(rates);
+    }
+    let median = |index: usize| {
+        let mut values: Vec<f64> = rounds.iter().map(|rates| rates[index]).collect();
+        values.sort_by(f64::total_cmp);
+        values[ROUNDS / 2]
+    };
+    let [plain, whole, append] = [0, 1, 2].map(median);
+    writeln!(
+        out,
+        "median: encode + append {:.2} M/s, append alone {:.2} M/s, {:.0} % of the plain loop",
+        1_000.0 / whole,
+        1_000.0 / append,
+        100.0 * plain / whole
+    )
+    .expect("the terminal takes a line");
+}
+
+/// Copies and checksums the bytes of each record into a mapped file.
+fn plain_loop(clock: &SystemClock, bodies: &[Vec<u8>]) -> u64 {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let mut segment = SegmentWriter::create(dir.path(), 0, 1 << 30, Allocate::Now).expect("a segment");
+    segment.segment().mapping().populate(0..1 << 30).expect("memory");
+    let mut head = vec![0_u8; encoded_len() - BODY_BYTES];
+    let started = clock.nanos();
+    let mut at = 0;
+    let tail = segment.tail();
+    for index in 0..MESSAGES {
+        let body = &bodies[index % bodies.len()];
+        let crc = crc32fast::hash(body);
+        head[8..12].copy_from_slice(&crc.to_be_bytes());
+        tail[at..at + head.len()].copy_from_slice(&head);
+        at += head.len();
+        tail[at..at + body.len()].copy_from_slice(body);
+        at += body.len();
+    }
+    clock.nanos() - started
+}
+
+/// Encodes batches and appends them; answers the time of both and of appending alone.
+fn log(clock: &SystemClock, bodies: &[Vec<u8>]) -> (u64, u64) {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let mut store = open(StoreConfig::in_dir(dir.path()), Arc::new(SystemClock::new())).expect("a store");
+    let segment = store.reader.segments().last().expect("a segment");
+    segment.mapping().populate(0..1 << 30).expect("memory");
+    let queue = store.queues.open_or_create(TOPIC, 0).expect("a queue");
+    let mut batch = AppendBatch::default();
+    let mut append = 0;
+    let started = clock.nanos();
+    for from in (0..MESSAGES).step_by(BATCH) {
+        batch.clear();
+        for index in from..from + BATCH {
+            push(&mut batch, &bodies[index % bodies.len()], &queue);
+        }
+        let before = clock.nanos();
+        let appended = store.log.append(&mut batch, 1).expect("the log takes the batch");
+        append += clock.nanos() - before;
+        assert_eq!(appended.records, BATCH);
+    }
+    (clock.nanos() - started, append)
+}
+
+fn push(batch: &mut AppendBatch, body: &[u8], queue: &Arc<ConsumeQueue>) {
+    let start = batch.bytes.len();
+    record(body).encode(&mut batch.bytes).expect("the record is short");
+    batch.push(start, Arc::clone(queue), 1, 0);
+}
+
+fn record(body: &[u8]) -> NewRecord<'_> {
+    let host = std::net::SocketAddr::from(([127, 0, 0, 1], 10_911));
+    NewRecord {
+        topic: TOPIC,
+        queue_id: 0,
+        flag: 0,
+        sys_flag: 0,
+        born_timestamp_ms: 1,
+        born_host: host,
+        store_host: host,
+        reconsume_times: 0,
+        prepared_log_offset: 0,
+        body,
+        properties: &[PROPERTIES],
+    }
+}
+
+fn encoded_len() -> usize {
+    let mut bytes = BytesMut::new();
+    record(&[0; BODY_BYTES]).encode(&mut bytes).expect("the record is short");
+    bytes.len()
+}
