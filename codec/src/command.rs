@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - the body and all fields are slices of the frame they came in;
-//! - an answer carries the opaque and the header form of its request and has flag 1, whatever the request's flags;
+//! - an answer carries the opaque and the header form of its request and has flag 1, whatever the request's
+//!   flags;
 //! - codes of the pop family survive the binary form, which has only 16 bits for them.
 //!
 //! Contents: [`CommandView`] looks at a frame without copying anything, [`Head`] writes one field by field,

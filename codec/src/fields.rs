@@ -1,7 +1,8 @@
 //! The extension fields of a command (RocketMQ's `extFields`): ordered pairs of key and value.
 //!
 //! Invariants:
-//! - fields that came in a frame are positions in its header; nothing is copied or counted until a `Text` is asked for;
+//! - fields that came in a frame are positions in its header; nothing is copied or counted until a `Text`
+//!   is asked for;
 //! - a key may occur twice, the last one wins, as in Java's map;
 //! - a handful of pairs is searched in a line, no hash map.
 

@@ -5,9 +5,9 @@
 //! - a length read from a peer is checked before memory is asked for;
 //! - every number on the wire and on disk is big-endian.
 //!
-//! Contents: frames and commands ([`frame`], [`command`], [`fields`], [`header`]), the requests ([`request`]),
-//! their answers ([`response`]); messages as they are stored and sent ([`message`]), and what selects them
-//! ([`filter`]).
+//! Contents: frames and commands ([`frame`], [`command`], [`fields`], [`header`]), the requests
+//! ([`request`]), their answers ([`response`]); messages as they are stored and sent ([`message`]), and
+//! what selects them ([`filter`]).
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -18,16 +18,20 @@ pub mod error;
 pub mod fields;
 pub mod filter;
 pub mod frame;
+pub mod group;
 pub mod ha;
 pub mod header;
+pub mod heartbeat_data;
 pub mod language;
 pub mod loose_json;
 pub mod message;
 pub mod pop_record;
 pub mod request;
 pub mod response;
+pub mod route;
 pub mod text;
 pub mod timer_record;
+pub mod topic;
 pub mod version;
 
 pub use command::{Command, CommandView, Head, HeaderForm};

@@ -1,10 +1,10 @@
 //! JSON as fastjson reads and writes it: the bodies of requests and answers.
 //!
 //! Invariants:
-//! - in: integer and object keys, quoted or not, numbers for strings and strings for numbers, enums by name or
-//!   ordinal, single quotes, `$ref`; fields that are `null` count as absent;
-//! - out: no blanks, no null fields, struct fields in the order they are declared (declare them alphabetically, as
-//!   fastjson sorts them);
+//! - in: integer and object keys, quoted or not, numbers for strings and strings for numbers, enums by name
+//!   or ordinal, single quotes, `$ref`; fields that are `null` count as absent;
+//! - out: no blanks, no null fields, struct fields in the order they are declared (declare them
+//!   alphabetically, as fastjson sorts them);
 //! - depth and number of values are limited: a text of the largest frame costs 128 MiB at most.
 //!
 //! | | fastjson form | standard form |
@@ -29,7 +29,8 @@ use write::{Dialect, Writer};
 /// Reads a body, whichever client wrote it.
 ///
 /// # Errors
-/// [`CodecError::Invalid`] with what was wrong, [`CodecError::TooLong`] for a text that is too deep or too large.
+/// [`CodecError::Invalid`] with what was wrong, [`CodecError::TooLong`] for a text that is too deep or too
+/// large.
 pub fn from_loose<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let text = std::str::from_utf8(bytes).map_err(|_| CodecError::invalid("UTF-8 of a body", bytes))?;
     let root = Json::parse(text)?;

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - our own number is that of 5.3.3, so no client switches a feature off;
-//! - from 4.0.0 on the number is regular: twenty for each minor version, two for each patch, one less for a snapshot.
+//! - from 4.0.0 on the number is regular: twenty for each minor version, two for each patch, one less for a
+//!   snapshot.
 
 /// The version that this program announces (V5_3_3).
 pub const OUR_VERSION: i32 = 479;

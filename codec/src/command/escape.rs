@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - what is written is legal JSON in UTF-8 and needs no map or copy of the text;
-//! - `unescape` takes text that `escape_len` has walked over: it never fails, half a surrogate pair becomes U+FFFD.
+//! - `unescape` takes text that `escape_len` has walked over: it never fails, half a surrogate pair becomes
+//!   U+FFFD.
 
 use bytes::BufMut;
 

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - the bytes were checked to be UTF-8 before, so a piece between ASCII marks is UTF-8 too;
 //! - unknown keys are passed over whatever their value; `null` counts as absent;
-//! - in extension fields strings, numbers and truth values are taken (C++ clients write numbers), nothing nested;
+//! - in extension fields strings, numbers and truth values are taken (C++ clients write numbers), nothing
+//!   nested;
 //! - no recursion, so no depth can hurt.
 
 use crate::command::escape::{escape_len, unescape};

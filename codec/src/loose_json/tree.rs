@@ -12,7 +12,8 @@ use crate::error::CodecError;
 /// Deepest nesting; the deepest body of RocketMQ has eight levels.
 pub(super) const DEPTH_MAX: usize = 48;
 
-/// Most values in one text, quoted keys included: the largest frame holds a registration of 90,000 topics with 18 each.
+/// Most values in one text, quoted keys included: the largest frame holds a registration of 90,000 topics
+/// with 18 each.
 pub(super) const VALUES_MAX: usize = 2_000_000;
 
 /// One value.

@@ -4,7 +4,13 @@
 //! - both codes have the same header; the answer's body is stored messages back to back;
 //! - the four offsets of the answer stand in it for the codes 0, 19, 20 and 21.
 
-use crate::header::header;
+use std::borrow::Cow;
+
+use bytes::BytesMut;
+
+use crate::command::{CommandView, Head, Value};
+use crate::error::CodecError;
+use crate::header::{Header, header};
 use crate::request::{Direction, Request};
 use crate::text::Text;
 
@@ -22,7 +28,7 @@ pub const PULL_IS_LITE: i32 = 1 << 4;
 header! {
     /// What to read, and how long the broker may hold the request.
     pub struct PullMessageHeader {
-        consumer_group: Text = "consumerGroup",
+        group: Text = "consumerGroup",
         topic: Text = "topic",
         queue_id: i32 = "queueId",
         /// First offset wanted.
@@ -47,7 +53,7 @@ header! {
 
 header! {
     /// Where to go on.
-    pub struct PullReplyHeader {
+    pub struct PullMessageReplyHeader {
         /// Broker to pull from next time, 0 the master.
         suggested_broker_id: i64 = "suggestWhichBrokerId",
         next_offset: i64 = "nextBeginOffset",
@@ -69,7 +75,7 @@ impl Request for PullMessage {
     const NAME: &'static str = "PULL_MESSAGE";
     const TO: Direction = Direction::ClientToBroker;
     type Header = PullMessageHeader;
-    type Reply = PullReplyHeader;
+    type Reply = PullMessageReplyHeader;
 }
 
 /// LITE_PULL_MESSAGE.
@@ -80,5 +86,164 @@ impl Request for LitePullMessage {
     const NAME: &'static str = "LITE_PULL_MESSAGE";
     const TO: Direction = Direction::ClientToBroker;
     type Header = PullMessageHeader;
-    type Reply = PullReplyHeader;
+    type Reply = PullMessageReplyHeader;
+}
+
+/// A pull as its frame says it, nothing copied.
+#[derive(Debug, Clone)]
+pub struct PullView<'a> {
+    /// The consumer's group.
+    pub group: Cow<'a, str>,
+    /// The topic.
+    pub topic: Cow<'a, str>,
+    /// The queue.
+    pub queue_id: i32,
+    /// First offset wanted.
+    pub queue_offset: i64,
+    /// How many messages are wished for.
+    pub messages_max: i32,
+    /// The `PULL_…` bits.
+    pub sys_flag: i32,
+    /// Offset to commit, if the flag says so.
+    pub commit_offset: i64,
+    /// How long the broker may hold the request.
+    pub suspend_timeout_ms: i64,
+    /// The subscription, if the flag says so.
+    pub subscription: Option<Value<'a>>,
+    /// Version of the subscription.
+    pub subscription_version: i64,
+    /// `TAG` if absent, or `SQL92`.
+    pub expression_type: Option<Value<'a>>,
+    /// Who asks through a proxy.
+    pub request_source: Option<i32>,
+}
+
+impl<'a> PullView<'a> {
+    /// Reads the fields of a pull in one pass.
+    ///
+    /// # Errors
+    /// [`CodecError::Missing`] for a required key, [`CodecError::Invalid`] for a bad number.
+    pub fn read(view: &CommandView<'a>) -> Result<PullView<'a>, CodecError> {
+        let mut found = [None; FIELDS];
+        for (key, value) in view.fields() {
+            let key = key.as_bytes();
+            let place = PullMessageHeader::KEYS.iter().position(|known| known.as_bytes() == key);
+            if let Some(slot) = place.and_then(|place| found.get_mut(place)) {
+                *slot = Some(value).filter(|value| !value.is_empty());
+            }
+        }
+        let required = |place: usize| {
+            let key = PullMessageHeader::KEYS.get(place).copied().unwrap_or_default();
+            let value = found.get(place).copied().flatten();
+            value.map(|value| (value, key)).ok_or(CodecError::Missing { key })
+        };
+        let int = |place| required(place).and_then(|(value, key)| value.to_i32(key));
+        let long = |place| required(place).and_then(|(value, key)| value.to_i64(key));
+        let [.., subscription, _, expression_type, _, request_source, _] = found;
+        Ok(PullView {
+            group: required(0)?.0.to_cow(),
+            topic: required(1)?.0.to_cow(),
+            queue_id: int(2)?,
+            queue_offset: long(3)?,
+            messages_max: int(4)?,
+            sys_flag: int(5)?,
+            commit_offset: long(6)?,
+            suspend_timeout_ms: long(7)?,
+            subscription,
+            subscription_version: long(9)?,
+            expression_type,
+            request_source: request_source.map(|value| value.to_i32("requestSource")).transpose()?,
+        })
+    }
+}
+
+/// Fields of the header.
+const FIELDS: usize = PullMessageHeader::KEYS.len();
+
+impl PullMessageReplyHeader {
+    /// Appends the frame up to its body, without a map; `body_len` bytes must follow.
+    pub fn encode_head(&self, head: Head<'_>, body_len: usize, out: &mut BytesMut) {
+        let mut writer = head.begin(out);
+        writer.number("suggestWhichBrokerId", self.suggested_broker_id);
+        writer.number("nextBeginOffset", self.next_offset);
+        writer.number("minOffset", self.min_offset).number("maxOffset", self.max_offset);
+        if let Some(delta) = self.offset_delta {
+            writer.number("offsetDelta", delta);
+        }
+        let rest = [
+            ("topicSysFlag", self.topic_sys_flag),
+            ("groupSysFlag", self.group_sys_flag),
+            ("forbiddenType", self.forbidden_type),
+        ];
+        for (key, value) in rest {
+            if let Some(value) = value {
+                writer.number(key, value);
+            }
+        }
+        writer.finish(body_len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, HeaderForm};
+    use crate::frame::take_frame;
+    use crate::response::ResponseCode;
+
+    fn header() -> PullMessageHeader {
+        PullMessageHeader {
+            group: Text::from("g"),
+            topic: Text::from("T"),
+            queue_id: 3,
+            queue_offset: 9,
+            messages_max: 32,
+            sys_flag: PULL_SUSPENDS | PULL_HAS_SUBSCRIPTION,
+            commit_offset: 8,
+            suspend_timeout_ms: 15_000,
+            subscription: Some(Text::from("a \"b\"")),
+            subscription_version: 1_700_000_000_000,
+            expression_type: Some(Text::from("SQL92")),
+            request_source: Some(-1),
+            ..PullMessageHeader::default()
+        }
+    }
+
+    #[test]
+    fn the_view_reads_both_header_forms() {
+        for form in [HeaderForm::Json, HeaderForm::Binary] {
+            let mut command = Command::request::<PullMessage>(&header());
+            command.form = form;
+            let mut out = BytesMut::new();
+            command.encode(&mut out);
+            let frame = take_frame(&mut out).unwrap().unwrap();
+            let pull = PullView::read(&CommandView::parse(&frame).unwrap()).unwrap();
+            assert_eq!((pull.group.as_ref(), pull.topic.as_ref(), pull.queue_id), ("g", "T", 3));
+            assert_eq!((pull.queue_offset, pull.messages_max, pull.sys_flag), (9, 32, 6));
+            assert_eq!((pull.commit_offset, pull.suspend_timeout_ms), (8, 15_000));
+            assert_eq!(pull.subscription.unwrap().to_cow(), "a \"b\"");
+            assert_eq!(pull.subscription_version, 1_700_000_000_000);
+            assert!(pull.expression_type.unwrap().is("SQL92"));
+            assert_eq!(pull.request_source, Some(-1));
+        }
+    }
+
+    #[test]
+    fn the_short_way_to_write_an_answer_gives_the_same_fields() {
+        let header = PullMessageReplyHeader {
+            next_offset: 5,
+            max_offset: 7,
+            topic_sys_flag: Some(0),
+            group_sys_flag: Some(0),
+            ..PullMessageReplyHeader::default()
+        };
+        for form in [HeaderForm::Json, HeaderForm::Binary] {
+            let (mut short, mut long) = (BytesMut::new(), BytesMut::new());
+            header.encode_head(Head::answer(ResponseCode::SUCCESS, 7, form), 3, &mut short);
+            let mut command = Command::response(ResponseCode::SUCCESS).with_header(&header);
+            (command.opaque, command.form) = (7, form);
+            command.encode_head(3, &mut long);
+            assert_eq!(short, long);
+        }
+    }
 }

@@ -1,0 +1,34 @@
+//! INVOKE_BROKER_TO_RESET_OFFSET (222): a group is to go on from other offsets.
+//!
+//! Invariants:
+//! - the body of the answer has object keys.
+
+use crate::header::{NoHeader, header};
+use crate::request::{Direction, Request};
+use crate::text::Text;
+
+header! {
+    /// Which queues, and where to.
+    pub struct InvokeBrokerToResetOffsetHeader {
+        topic: Text = "topic",
+        group: Text = "group",
+        /// Below 0: all queues.
+        queue_id: Option<i32> = "queueId",
+        /// Below 0: by time.
+        queue_offset: Option<i64> = "offset",
+        /// Below 0: the end of the queue.
+        timestamp_ms: i64 = "timestamp",
+        is_force: bool = "isForce",
+    }
+}
+
+/// INVOKE_BROKER_TO_RESET_OFFSET.
+pub struct InvokeBrokerToResetOffset;
+
+impl Request for InvokeBrokerToResetOffset {
+    const CODE: i32 = 222;
+    const NAME: &'static str = "INVOKE_BROKER_TO_RESET_OFFSET";
+    const TO: Direction = Direction::ClientToBroker;
+    type Header = InvokeBrokerToResetOffsetHeader;
+    type Reply = NoHeader;
+}

@@ -1,0 +1,28 @@
+//! QUERY_CORRECTION_OFFSET (308): the smallest offset of other groups in each queue.
+//!
+//! Invariants:
+//! - the body of the answer is JSON.
+
+use crate::header::{NoHeader, header};
+use crate::request::{Direction, Request};
+use crate::text::Text;
+
+header! {
+    /// Which groups.
+    pub struct QueryCorrectionOffsetHeader {
+        filter_groups: Option<Text> = "filterGroups",
+        compare_group: Text = "compareGroup",
+        topic: Text = "topic",
+    }
+}
+
+/// QUERY_CORRECTION_OFFSET.
+pub struct QueryCorrectionOffset;
+
+impl Request for QueryCorrectionOffset {
+    const CODE: i32 = 308;
+    const NAME: &'static str = "QUERY_CORRECTION_OFFSET";
+    const TO: Direction = Direction::ClientToBroker;
+    type Header = QueryCorrectionOffsetHeader;
+    type Reply = NoHeader;
+}

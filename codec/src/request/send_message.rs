@@ -1,0 +1,419 @@
+//! SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE (324) and
+//! SEND_REPLY_MESSAGE_V2 (325): a producer sends a message, a batch or a reply.
+//!
+//! Invariants:
+//! - 10 and 324 have long keys, the others one-letter keys; the code alone decides which are read;
+//! - the header, not the code, says whether the body is a batch: C++ clients send batches as 310;
+//! - [`SendView`] is one pass over the fields and copies nothing: it is what a broker reads.
+
+use std::borrow::Cow;
+
+use bytes::BytesMut;
+
+use crate::command::{CommandView, Head, Value};
+use crate::error::CodecError;
+use crate::header::header;
+use crate::request::{Direction, Request};
+use crate::text::Text;
+
+header! {
+    /// A message without its body, with long keys.
+    pub struct SendMessageHeader {
+        producer_group: Text = "producerGroup",
+        topic: Text = "topic",
+        /// Template for a topic that does not exist yet.
+        default_topic: Text = "defaultTopic",
+        /// Queues that such a topic is to get.
+        default_topic_queues: i32 = "defaultTopicQueueNums",
+        /// Below 0: the broker chooses.
+        queue_id: i32 = "queueId",
+        sys_flag: i32 = "sysFlag",
+        born_timestamp_ms: i64 = "bornTimestamp",
+        flag: i32 = "flag",
+        /// As they are stored.
+        properties: Option<Text> = "properties",
+        /// For retry topics: how often it was consumed in vain.
+        reconsume_times: Option<i32> = "reconsumeTimes",
+        unit_mode: Option<bool> = "unitMode",
+        /// For retry topics: when to give up.
+        reconsume_max: Option<i32> = "maxReconsumeTimes",
+        is_batch: Option<bool> = "batch",
+        broker_name: Option<Text> = "bname",
+    }
+}
+
+header! {
+    /// The same with one-letter keys.
+    pub struct SendMessageV2Header {
+        producer_group: Text = "a",
+        topic: Text = "b",
+        default_topic: Text = "c",
+        default_topic_queues: i32 = "d",
+        queue_id: i32 = "e",
+        sys_flag: i32 = "f",
+        born_timestamp_ms: i64 = "g",
+        flag: i32 = "h",
+        properties: Option<Text> = "i",
+        reconsume_times: Option<i32> = "j",
+        unit_mode: Option<bool> = "k",
+        reconsume_max: Option<i32> = "l",
+        is_batch: Option<bool> = "m",
+        broker_name: Option<Text> = "n",
+    }
+}
+
+impl From<SendMessageV2Header> for SendMessageHeader {
+    fn from(short: SendMessageV2Header) -> SendMessageHeader {
+        SendMessageHeader {
+            producer_group: short.producer_group,
+            topic: short.topic,
+            default_topic: short.default_topic,
+            default_topic_queues: short.default_topic_queues,
+            queue_id: short.queue_id,
+            sys_flag: short.sys_flag,
+            born_timestamp_ms: short.born_timestamp_ms,
+            flag: short.flag,
+            properties: short.properties,
+            reconsume_times: short.reconsume_times,
+            unit_mode: short.unit_mode,
+            reconsume_max: short.reconsume_max,
+            is_batch: short.is_batch,
+            broker_name: short.broker_name,
+        }
+    }
+}
+
+header! {
+    /// Where the message was stored.
+    pub struct SendMessageReplyHeader {
+        /// The offset id; those of a batch are joined by `,`.
+        message_id: Text = "msgId",
+        queue_id: i32 = "queueId",
+        /// Of the first message of a batch.
+        queue_offset: i64 = "queueOffset",
+        /// The unique id.
+        transaction_id: Option<Text> = "transactionId",
+        batch_unique_id: Option<Text> = "batchUniqId",
+        /// Only for timer messages.
+        recall_handle: Option<Text> = "recallHandle",
+        region: Option<Text> = "MSG_REGION",
+        trace_on: Option<bool> = "TRACE_ON",
+    }
+}
+
+/// SEND_MESSAGE.
+pub struct SendMessage;
+
+impl Request for SendMessage {
+    const CODE: i32 = 10;
+    const NAME: &'static str = "SEND_MESSAGE";
+    const TO: Direction = Direction::ClientToBroker;
+    type Header = SendMessageHeader;
+    type Reply = SendMessageReplyHeader;
+}
+
+/// SEND_MESSAGE_V2.
+pub struct SendMessageV2;
+
+impl Request for SendMessageV2 {
+    const CODE: i32 = 310;
+    const NAME: &'static str = "SEND_MESSAGE_V2";
+    const TO: Direction = Direction::ClientToBroker;
+    type Header = SendMessageV2Header;
+    type Reply = SendMessageReplyHeader;
+}
+
+/// SEND_BATCH_MESSAGE.
+pub struct SendBatchMessage;
+
+impl Request for SendBatchMessage {
+    const CODE: i32 = 320;
+    const NAME: &'static str = "SEND_BATCH_MESSAGE";
+    const TO: Direction = Direction::ClientToBroker;
+    type Header = SendMessageV2Header;
+    type Reply = SendMessageReplyHeader;
+}
+
+/// SEND_REPLY_MESSAGE.
+pub struct SendReplyMessage;
+
+impl Request for SendReplyMessage {
+    const CODE: i32 = 324;
+    const NAME: &'static str = "SEND_REPLY_MESSAGE";
+    const TO: Direction = Direction::ClientToBroker;
+    type Header = SendMessageHeader;
+    type Reply = SendMessageReplyHeader;
+}
+
+/// SEND_REPLY_MESSAGE_V2.
+pub struct SendReplyMessageV2;
+
+impl Request for SendReplyMessageV2 {
+    const CODE: i32 = 325;
+    const NAME: &'static str = "SEND_REPLY_MESSAGE_V2";
+    const TO: Direction = Direction::ClientToBroker;
+    type Header = SendMessageV2Header;
+    type Reply = SendMessageReplyHeader;
+}
+
+/// A send as its frame says it, nothing copied.
+#[derive(Debug, Clone)]
+pub struct SendView<'a> {
+    /// The producer's group.
+    pub producer_group: Cow<'a, str>,
+    /// The topic.
+    pub topic: Cow<'a, str>,
+    /// Template for a topic that does not exist yet.
+    pub default_topic: Cow<'a, str>,
+    /// Queues that such a topic is to get.
+    pub default_topic_queues: i32,
+    /// Below 0: the broker chooses.
+    pub queue_id: i32,
+    /// Compression and transaction bits.
+    pub sys_flag: i32,
+    /// When the client made it.
+    pub born_timestamp_ms: i64,
+    /// The application's own flag.
+    pub flag: i32,
+    /// As they are to be stored; escaped as long as the header was JSON.
+    pub properties: Option<Value<'a>>,
+    /// For retry topics: how often it was consumed in vain.
+    pub reconsume_times: Option<i32>,
+    /// Multi-site mode.
+    pub unit_mode: bool,
+    /// For retry topics: when to give up.
+    pub reconsume_max: Option<i32>,
+    /// Whether the body is a batch.
+    pub is_batch: bool,
+}
+
+impl<'a> SendView<'a> {
+    /// Reads the fields of any of the five send requests.
+    ///
+    /// # Errors
+    /// [`CodecError::Missing`] for a required key, [`CodecError::Invalid`] for a bad number.
+    pub fn read(view: &CommandView<'a>) -> Result<SendView<'a>, CodecError> {
+        let is_long = matches!(view.code, SendMessage::CODE | SendReplyMessage::CODE);
+        let mut found = [None; FIELDS];
+        for (key, value) in view.fields() {
+            let place = if is_long { place_of_long(key) } else { place_of_short(key) };
+            if let Some(slot) = place.and_then(|place| found.get_mut(place)) {
+                *slot = Some(value);
+            }
+        }
+        let [
+            group,
+            topic,
+            default_topic,
+            queues,
+            queue_id,
+            sys_flag,
+            born,
+            flag,
+            properties,
+            times,
+            unit,
+            max,
+            batch,
+        ] = found;
+        Ok(SendView {
+            producer_group: required(group, "producerGroup")?.to_cow(),
+            topic: required(topic, "topic")?.to_cow(),
+            default_topic: required(default_topic, "defaultTopic")?.to_cow(),
+            default_topic_queues: required(queues, "defaultTopicQueueNums")?
+                .to_i32("defaultTopicQueueNums")?,
+            queue_id: required(queue_id, "queueId")?.to_i32("queueId")?,
+            sys_flag: required(sys_flag, "sysFlag")?.to_i32("sysFlag")?,
+            born_timestamp_ms: required(born, "bornTimestamp")?.to_i64("bornTimestamp")?,
+            flag: required(flag, "flag")?.to_i32("flag")?,
+            properties,
+            reconsume_times: optional(times).map(|value| value.to_i32("reconsumeTimes")).transpose()?,
+            unit_mode: unit.is_some_and(Value::to_bool),
+            reconsume_max: optional(max).map(|value| value.to_i32("maxReconsumeTimes")).transpose()?,
+            is_batch: batch.is_some_and(Value::to_bool),
+        })
+    }
+}
+
+/// Fields that count for a broker: `a` to `m`.
+const FIELDS: usize = 13;
+
+fn required<'a>(value: Option<Value<'a>>, key: &'static str) -> Result<Value<'a>, CodecError> {
+    value.ok_or(CodecError::Missing { key })
+}
+
+/// In the binary form an empty text is an absent number.
+fn optional(value: Option<Value<'_>>) -> Option<Value<'_>> {
+    value.filter(|value| !value.is_empty())
+}
+
+fn place_of_short(key: Value<'_>) -> Option<usize> {
+    match key.as_bytes() {
+        [letter] => letter.checked_sub(b'a').map(usize::from),
+        _ => None,
+    }
+}
+
+fn place_of_long(key: Value<'_>) -> Option<usize> {
+    <SendMessageHeader as crate::header::Header>::KEYS
+        .iter()
+        .position(|known| known.as_bytes() == key.as_bytes())
+}
+
+/// The answer to a send, written without a map or a copy.
+#[derive(Debug, Clone, Copy)]
+pub struct SendReply<'a> {
+    /// Code, opaque, form and remark.
+    pub head: Head<'a>,
+    /// Region of the broker.
+    pub region: &'a str,
+    /// Whether clients may trace.
+    pub trace_on: bool,
+    /// Where it is; `None` if it was not stored.
+    pub stored: Option<StoredAt<'a>>,
+}
+
+/// Where a message was stored.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredAt<'a> {
+    /// The offset id.
+    pub message_id: &'a str,
+    /// The queue that was used.
+    pub queue_id: i32,
+    /// Its place there.
+    pub queue_offset: i64,
+    /// The unique id.
+    pub transaction_id: Option<&'a str>,
+    /// Of an inner batch.
+    pub batch_unique_id: Option<&'a str>,
+    /// Of a timer message.
+    pub recall_handle: Option<&'a str>,
+}
+
+impl SendReply<'_> {
+    /// Appends the whole frame; there is no body.
+    pub fn encode(&self, out: &mut BytesMut) {
+        let mut writer = self.head.begin(out);
+        writer.field("MSG_REGION", self.region).truth("TRACE_ON", self.trace_on);
+        if let Some(stored) = &self.stored {
+            writer.field("msgId", stored.message_id);
+            writer.number("queueId", stored.queue_id).number("queueOffset", stored.queue_offset);
+            let rest = [
+                ("transactionId", stored.transaction_id),
+                ("batchUniqId", stored.batch_unique_id),
+                ("recallHandle", stored.recall_handle),
+            ];
+            for (key, value) in rest {
+                if let Some(value) = value {
+                    writer.field(key, value);
+                }
+            }
+        }
+        writer.finish(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, HeaderForm};
+    use crate::frame::take_frame;
+    use crate::header::Header;
+    use crate::response::ResponseCode;
+
+    fn header() -> SendMessageV2Header {
+        SendMessageV2Header {
+            producer_group: Text::from("group"),
+            topic: Text::from("Topic"),
+            default_topic: Text::from("TBW102"),
+            default_topic_queues: 4,
+            queue_id: -1,
+            sys_flag: 1,
+            born_timestamp_ms: 1_700_000_000_000,
+            flag: -7,
+            properties: Some(Text::from("KEYS\u{1}a\u{2}")),
+            reconsume_times: None,
+            unit_mode: Some(false),
+            reconsume_max: Some(16),
+            is_batch: Some(true),
+            broker_name: Some(Text::from("broker-a")),
+        }
+    }
+
+    fn frame(command: &Command) -> bytes::Bytes {
+        let mut out = BytesMut::new();
+        command.encode(&mut out);
+        take_frame(&mut out).unwrap().unwrap()
+    }
+
+    fn check(command: &Command) {
+        let frame = frame(command);
+        let view = CommandView::parse(&frame).unwrap();
+        let send = SendView::read(&view).unwrap();
+        let wanted = header();
+        assert_eq!(send.producer_group, wanted.producer_group.as_str());
+        assert_eq!(send.topic, wanted.topic.as_str());
+        assert_eq!((send.queue_id, send.sys_flag, send.flag), (-1, 1, -7));
+        assert_eq!((send.born_timestamp_ms, send.default_topic_queues), (1_700_000_000_000, 4));
+        assert_eq!((send.reconsume_times, send.reconsume_max), (None, Some(16)));
+        assert!(send.is_batch && !send.unit_mode);
+        let mut properties = Vec::new();
+        send.properties.unwrap().write_to(&mut properties);
+        assert_eq!(properties, b"KEYS\x01a\x02");
+    }
+
+    #[test]
+    fn the_view_reads_both_key_forms_in_both_header_forms() {
+        for form in [HeaderForm::Json, HeaderForm::Binary] {
+            let mut short = Command::request::<SendMessageV2>(&header());
+            short.form = form;
+            check(&short);
+            let mut long = Command::request::<SendMessage>(&SendMessageHeader::from(header()));
+            long.form = form;
+            check(&long);
+        }
+    }
+
+    #[test]
+    fn long_and_short_keys_stand_in_the_same_order() {
+        let mut long = crate::fields::Fields::new();
+        SendMessageHeader::from(header()).write(&mut long);
+        let mut short = crate::fields::Fields::new();
+        header().write(&mut short);
+        assert!(long.iter().map(|(_, value)| value).eq(short.iter().map(|(_, value)| value)));
+        let letters: String = SendMessageV2Header::KEYS.concat();
+        assert_eq!(letters, "abcdefghijklmn");
+    }
+
+    #[test]
+    fn a_short_code_with_long_keys_misses_its_group() {
+        let mut command = Command::request::<SendMessage>(&SendMessageHeader::from(header()));
+        command.code = SendMessageV2::CODE;
+        let frame = frame(&command);
+        let read = SendView::read(&CommandView::parse(&frame).unwrap());
+        assert_eq!(read.unwrap_err(), CodecError::Missing { key: "producerGroup" });
+    }
+
+    #[test]
+    fn an_answer_reads_back_as_its_typed_header() {
+        for form in [HeaderForm::Json, HeaderForm::Binary] {
+            let stored = StoredAt {
+                message_id: "7F0000010000",
+                queue_id: 3,
+                queue_offset: 9,
+                transaction_id: Some("AB"),
+                batch_unique_id: None,
+                recall_handle: None,
+            };
+            let head = Head::answer(ResponseCode::SUCCESS, 5, form);
+            let reply = SendReply { head, region: "DefaultRegion", trace_on: true, stored: Some(stored) };
+            let mut out = BytesMut::new();
+            reply.encode(&mut out);
+            let answer = Command::decode(take_frame(&mut out).unwrap().unwrap()).unwrap();
+            let header: SendMessageReplyHeader = answer.header().unwrap();
+            assert_eq!((header.queue_id, header.queue_offset, answer.opaque), (3, 9, 5));
+            assert_eq!((header.message_id, header.trace_on), (Text::from("7F0000010000"), Some(true)));
+            assert_eq!(header.transaction_id, Some(Text::from("AB")));
+        }
+    }
+}
