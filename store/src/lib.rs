@@ -14,6 +14,7 @@ pub mod consume_queue;
 pub mod dispatch;
 pub mod error;
 pub mod index;
+pub mod json_file;
 pub mod mmap;
 pub mod open;
 pub mod paths;
@@ -25,6 +26,7 @@ pub mod reaper;
 pub mod retention;
 pub mod segment;
 pub mod segments;
+pub mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

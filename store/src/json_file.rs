@@ -1,0 +1,177 @@
+//! A JSON file that is replaced as a whole, and the generation before it.
+//!
+//! Invariants:
+//! - at any moment one whole generation is on the disk: the new one is written beside the old one, forced, and
+//!   renamed; the old one becomes `<file>.bak`;
+//! - a damaged file is never made the old generation: it is put aside as `<file>.damaged`;
+//! - that neither file exists is no failure: there is nothing yet.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use troupemq_codec::loose_json::from_loose;
+
+use crate::error::StoreError;
+
+/// A file of a table.
+#[derive(Debug, Clone)]
+pub struct JsonFile {
+    path: PathBuf,
+}
+
+impl JsonFile {
+    /// The file at `path`, whether it exists or not.
+    pub fn at(path: PathBuf) -> JsonFile {
+        JsonFile { path }
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the newest generation that can be read; nothing if there is none.
+    ///
+    /// Fails if only a damaged old generation is left: to go on without it would lose what it held.
+    pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
+        match read(&self.path)? {
+            Some(bytes) if !is_blank(&bytes) => match from_loose(&bytes) {
+                Ok(table) => return Ok(Some(table)),
+                Err(error) => {
+                    let file = self.path.display();
+                    tracing::warn!(%file, %error, "table cannot be read, the generation before it is taken");
+                    let aside = self.beside("damaged");
+                    fs::rename(&self.path, &aside).map_err(StoreError::io("put aside", &self.path))?;
+                }
+            },
+            // An empty file must not become the old generation either.
+            Some(_) => fs::remove_file(&self.path).map_err(StoreError::io("delete", &self.path))?,
+            None => {}
+        }
+        self.load_old()
+    }
+
+    /// Makes `bytes` the newest generation; returns when the disk has it.
+    pub fn save(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
+        let fresh = self.beside("tmp");
+        write_forced(&fresh, bytes).map_err(StoreError::io("write", &fresh))?;
+        match fs::rename(&self.path, self.beside("bak")) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::io("rename", &self.path)(cause));
+            }
+            _ => {}
+        }
+        fs::rename(&fresh, &self.path).map_err(StoreError::io("rename", &fresh))?;
+        let force = |dir: &Path| File::open(dir)?.sync_all();
+        force(dir).map_err(StoreError::io("flush", dir))
+    }
+
+    fn load_old<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
+        let path = self.beside("bak");
+        match read(&path)? {
+            Some(bytes) if !is_blank(&bytes) => from_loose(&bytes).map(Some).map_err(|error| {
+                tracing::error!(file = %path.display(), %error, "the last generation of a table cannot be read");
+                StoreError::Corrupt { file: path, at: 0, why: "no readable table and no newer one" }
+            }),
+            _ => Ok(None),
+        }
+    }
+
+    /// The file with one more ending.
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".");
+        path.push(ending);
+        path.into()
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(StoreError::io("read", path)(cause)),
+    }
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(u8::is_ascii_whitespace)
+}
+
+fn write_forced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    type Numbers = BTreeMap<String, i64>;
+
+    fn file(dir: &Path) -> JsonFile {
+        JsonFile::at(dir.join("config").join("t.json"))
+    }
+
+    fn numbers(file: &JsonFile) -> Option<i64> {
+        file.load::<Numbers>().unwrap().map(|numbers| numbers["n"])
+    }
+
+    #[test]
+    fn what_was_saved_is_read_and_the_generation_before_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        assert_eq!(numbers(&file), None);
+        file.save(b"{\"n\":1}").unwrap();
+        file.save(b"{\"n\":2}").unwrap();
+        assert_eq!(numbers(&file), Some(2));
+        assert_eq!(fs::read(file.beside("bak")).unwrap(), b"{\"n\":1}");
+        assert!(!file.beside("tmp").try_exists().unwrap());
+    }
+
+    #[test]
+    fn a_stop_between_the_renames_leaves_the_old_generation() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        file.save(b"{\"n\":1}").unwrap();
+        fs::write(file.beside("tmp"), b"{\"n\":").unwrap();
+        assert_eq!(numbers(&file), Some(1));
+        fs::rename(file.path(), file.beside("bak")).unwrap();
+        assert_eq!(numbers(&file), Some(1));
+        file.save(b"{\"n\":3}").unwrap();
+        assert_eq!(numbers(&file), Some(3));
+    }
+
+    #[test]
+    fn a_damaged_file_gives_way_to_the_old_generation_and_never_becomes_it() {
+        for damage in [&b""[..], b" \n", b"{\"n\":", b"\0\0\0\0", b"\xff\xfe"] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = file(dir.path());
+            file.save(b"{\"n\":1}").unwrap();
+            file.save(b"{\"n\":2}").unwrap();
+            fs::write(file.path(), damage).unwrap();
+            assert_eq!(numbers(&file), Some(1), "{damage:?}");
+            file.save(b"{\"n\":3}").unwrap();
+            assert_eq!(fs::read(file.beside("bak")).unwrap(), b"{\"n\":1}", "{damage:?}");
+            assert_eq!(numbers(&file), Some(3));
+        }
+    }
+
+    #[test]
+    fn a_damaged_last_generation_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        file.save(b"{\"n\":1}").unwrap();
+        fs::rename(file.path(), file.beside("bak")).unwrap();
+        fs::write(file.beside("bak"), b"{\"n\"").unwrap();
+        let error = file.load::<Numbers>().unwrap_err();
+        assert!(error.to_string().contains("t.json.bak"), "{error}");
+    }
+}
