@@ -19,6 +19,7 @@ pub mod net;
 pub mod poison;
 pub mod router;
 pub mod saving;
+pub mod topic;
 pub mod watchdog;
 
 pub use cast::{BrokerCast, CAST, NameServerCast, Role};

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use troupemq_codec::Text;
+use troupemq_codec::topic::DataVersion;
 
 use crate::net::LinkId;
 
@@ -18,17 +19,6 @@ pub struct BrokerAddress {
     pub cluster: Text,
     /// Where it listens, `host:port`.
     pub address: Text,
-}
-
-/// Version of a broker's topics (RocketMQ's `DataVersion`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DataVersion {
-    /// Grows with each change of the broker's role.
-    pub state_version: i64,
-    /// When it changed, epoch ms.
-    pub timestamp_ms: i64,
-    /// Grows with each change.
-    pub counter: i64,
 }
 
 /// One living broker.

@@ -17,15 +17,11 @@ mod routes_test;
 use std::collections::{BTreeMap, BTreeSet};
 
 use troupemq_codec::Text;
+use troupemq_codec::topic::{DataVersion, PERM_READ, PERM_WRITE};
 
-pub use super::liveness::DataVersion;
 use super::liveness::{Alive, BrokerAddress, Liveness};
 use crate::net::LinkId;
 
-/// Permission bit: may be written.
-pub const PERM_WRITE: i32 = 2;
-/// Permission bit: may be read.
-pub const PERM_READ: i32 = 4;
 /// The id of a master.
 pub const MASTER_ID: i64 = 0;
 /// Silence after which a broker is gone that promised nothing, in ms.

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use troupemq_codec::Text;
+use troupemq_codec::topic::PERM_WRITE;
 
-use super::{BrokerEntry, MASTER_ID, PERM_WRITE, RouteTables, TopicQueues};
+use super::{BrokerEntry, MASTER_ID, RouteTables, TopicQueues};
 
 /// Topics with this prefix show the members of a broker name as they are.
 const MEMBER_TOPIC_PREFIX: &str = "rmq_sys_SYNC_BROKER_MEMBER_";

@@ -17,7 +17,7 @@ fn queues(perm: i32) -> TopicQueues {
 }
 
 fn version(counter: i64) -> DataVersion {
-    DataVersion { counter, state_version: 0, timestamp_ms: 7 }
+    DataVersion { counter, state_version: 0, timestamp: 7 }
 }
 
 fn topics(names: &[&str]) -> Vec<(Text, TopicQueues)> {
@@ -356,7 +356,7 @@ fn random_registration(dice: &mut Dice) -> Registration {
         version: DataVersion {
             counter: i64::try_from(dice.roll(3)).unwrap(),
             state_version: i64::try_from(dice.roll(2)).unwrap(),
-            timestamp_ms: 0,
+            timestamp: 0,
         },
         topics: self::topics(&topics),
         drops_missing: dice.roll(4) == 0,

@@ -1,0 +1,297 @@
+//! The table of a broker's topics: what exists, what may be made or changed (Java: `TopicConfigManager`).
+//!
+//! Invariants:
+//! - built-in topics always exist and cannot be changed or deleted from outside;
+//! - each change, and nothing else, moves the version on: name servers compare it;
+//! - a topic's `queue.type` and `cleanup.policy` never change while it exists.
+//!
+//! Contents: `names` what a name may be, `attributes` how they change, `built_in` what is there from the start.
+
+pub mod attributes;
+pub mod built_in;
+pub mod names;
+
+#[cfg(test)]
+mod topic_test;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use troupemq_codec::topic::{
+    DataVersion, PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig, TopicConfigTable, TopicFilterType,
+};
+use troupemq_codec::{ResponseCode, Text};
+
+use crate::net::Refusal;
+
+/// Topics one broker keeps; one more is refused.
+pub const TOPICS_MAX: usize = 1_000_000;
+/// Queues one topic may have.
+pub const QUEUES_MAX: i32 = 65_536;
+
+/// What a broker decides by when it makes topics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicRules {
+    /// Name of the cluster, a topic too.
+    pub cluster: Text,
+    /// Name of the broker, a topic too.
+    pub broker: Text,
+    /// Whether `TBW102` serves as a template.
+    pub auto_create: bool,
+    /// Queues of `TBW102`.
+    pub default_queues: i32,
+    /// Queues of the revive topic of pop.
+    pub revive_queues: i32,
+    /// Whether topics of the type `MIXED` are made.
+    pub mixed_types: bool,
+}
+
+/// All topics with their version.
+#[derive(Debug)]
+pub struct TopicTable {
+    topics: BTreeMap<Text, Arc<TopicConfig>>,
+    built_in: BTreeSet<Text>,
+    version: DataVersion,
+    rules: TopicRules,
+}
+
+/// A change of one topic as UPDATE_AND_CREATE_TOPIC asks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicChange {
+    /// The topic with its wanted numbers; its attributes are not looked at.
+    pub config: TopicConfig,
+    /// The changes of attributes, `+key=value` and `-key` joined by `,`.
+    pub attributes: Text,
+}
+
+/// A copy of the table for a file or a peer; costs a pointer a topic.
+#[derive(Debug, Clone)]
+pub struct TopicSnapshot {
+    topics: BTreeMap<Text, Arc<TopicConfig>>,
+    version: DataVersion,
+}
+
+impl TopicTable {
+    /// The topics that were saved, and those of the built-in ones that are missing among them.
+    pub fn new(saved: TopicConfigTable, rules: TopicRules) -> TopicTable {
+        let mut topics = BTreeMap::new();
+        for (name, mut config) in saved.topic_config_table {
+            config.topic_name = name.clone();
+            topics.insert(name, Arc::new(config));
+        }
+        let mut built_in = BTreeSet::new();
+        for config in built_in::topics(&rules) {
+            built_in.insert(config.topic_name.clone());
+            topics.entry(config.topic_name.clone()).or_insert_with(|| Arc::new(config));
+        }
+        TopicTable { topics, built_in, version: saved.data_version, rules }
+    }
+
+    /// A topic.
+    pub fn get(&self, topic: &str) -> Option<&Arc<TopicConfig>> {
+        self.topics.get(topic)
+    }
+
+    /// All topics, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<TopicConfig>> {
+        self.topics.values()
+    }
+
+    /// The version of the table.
+    pub fn version(&self) -> DataVersion {
+        self.version
+    }
+
+    /// A copy for a file or a peer.
+    pub fn snapshot(&self) -> TopicSnapshot {
+        TopicSnapshot { topics: self.topics.clone(), version: self.version }
+    }
+
+    /// Whether a topic is the system's own.
+    pub fn is_system(&self, topic: &str) -> bool {
+        names::is_system(topic) || self.built_in.contains(topic)
+    }
+
+    /// Every topic of the system, whether it exists or not, as GET_SYSTEM_TOPIC_LIST_FROM_BROKER tells them.
+    pub fn system_topics(&self) -> BTreeSet<Text> {
+        let fixed = names::SYSTEM.iter().copied().map(Text::from_static);
+        self.built_in.iter().cloned().chain(fixed).collect()
+    }
+
+    /// Makes a topic after a template, with the queues wished for but no more than the template has.
+    pub fn create_from(
+        &mut self,
+        topic: &Text,
+        template: &str,
+        queues: i32,
+        now_ms: i64,
+    ) -> Result<Arc<TopicConfig>, Refusal> {
+        names::check(topic)?;
+        if let Some(config) = self.topics.get(topic) {
+            return Ok(config.clone());
+        }
+        let model = self.topics.get(template).filter(|model| model.perm & PERM_INHERIT != 0);
+        let is_allowed = self.rules.auto_create || template != built_in::TEMPLATE;
+        let Some(model) = model.filter(|_| is_allowed) else {
+            return Err(unknown(topic));
+        };
+        let queues = queues.min(model.write_queue_nums).max(0);
+        let config = TopicConfig {
+            perm: model.perm & !PERM_INHERIT,
+            topic_filter_type: model.topic_filter_type,
+            topic_sys_flag: model.topic_sys_flag,
+            ..plain(topic, queues)
+        };
+        self.put(config, now_ms)
+    }
+
+    /// Makes a topic of a group (retry, dead letters) if there is none, with read and write permission.
+    pub fn create_for_group(
+        &mut self,
+        topic: &Text,
+        queues: i32,
+        sys_flag: i32,
+        now_ms: i64,
+    ) -> Result<Arc<TopicConfig>, Refusal> {
+        names::check_of_group(topic)?;
+        if let Some(config) = self.topics.get(topic) {
+            return Ok(config.clone());
+        }
+        let config = TopicConfig { topic_sys_flag: sys_flag, ..plain(topic, queues.clamp(1, QUEUES_MAX)) };
+        self.put(config, now_ms)
+    }
+
+    /// Makes or changes a topic from outside. `None` if it is already what is wanted.
+    pub fn change(&mut self, change: TopicChange, now_ms: i64) -> Result<Option<Arc<TopicConfig>>, Refusal> {
+        let TopicChange { mut config, attributes } = change;
+        // A copy: the text that came in a frame would keep the whole frame alive.
+        let name = Text::from(config.topic_name.as_str());
+        config.topic_name = name.clone();
+        names::check(&name)?;
+        if self.is_system(&name) {
+            return Err(names::conflict(&name));
+        }
+        check_numbers(&config)?;
+        let before = self.topics.get(&name);
+        let known = before.map(|before| &before.attributes);
+        config.attributes = attributes::altered(known, &attributes)?;
+        if !self.rules.mixed_types && attributes::message_type(&config) == Some("MIXED") {
+            let remark = "MIXED message type is not supported.";
+            return Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
+        }
+        if before.is_some_and(|before| **before == config) {
+            return Ok(None);
+        }
+        self.put(config, now_ms).map(Some)
+    }
+
+    /// Deletes a topic; `None` if there was none.
+    pub fn delete(&mut self, topic: &str, now_ms: i64) -> Result<Option<Arc<TopicConfig>>, Refusal> {
+        if topic.trim().is_empty() {
+            return Err(names::blank());
+        }
+        if self.is_system(topic) {
+            return Err(names::conflict(topic));
+        }
+        let removed = self.topics.remove(topic);
+        if removed.is_some() {
+            self.version = self.version.next(now_ms);
+        }
+        Ok(removed)
+    }
+
+    /// A name server says that these topics are ordered; gives those that were not. What it does not name stays
+    /// as it is.
+    pub fn mark_ordered<'a>(
+        &mut self,
+        topics: impl Iterator<Item = &'a str>,
+        now_ms: i64,
+    ) -> Vec<Arc<TopicConfig>> {
+        let mut changed = Vec::new();
+        for topic in topics {
+            let Some(config) = self.topics.get_mut(topic).filter(|config| !config.order) else { continue };
+            Arc::make_mut(config).order = true;
+            changed.push(config.clone());
+        }
+        if !changed.is_empty() {
+            self.version = self.version.next(now_ms);
+        }
+        changed
+    }
+
+    fn put(&mut self, config: TopicConfig, now_ms: i64) -> Result<Arc<TopicConfig>, Refusal> {
+        let is_new = !self.topics.contains_key(&config.topic_name);
+        if is_new && self.topics.len() >= TOPICS_MAX {
+            let remark = format!("the broker has {TOPICS_MAX} topics, no more are made");
+            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+        }
+        let config = Arc::new(config);
+        self.topics.insert(config.topic_name.clone(), config.clone());
+        self.version = self.version.next(now_ms);
+        Ok(config)
+    }
+}
+
+impl TopicSnapshot {
+    /// Everything, as it is saved and told to slaves.
+    pub fn table(&self) -> TopicConfigTable {
+        self.table_with(|config| config)
+    }
+
+    /// Everything as it is registered: what the broker may not do, none of its topics may.
+    pub fn registered(&self, broker_perm: i32) -> TopicConfigTable {
+        self.table_with(|config| masked(config, broker_perm))
+    }
+
+    fn table_with(&self, alter: impl Fn(TopicConfig) -> TopicConfig) -> TopicConfigTable {
+        let alter = |config: &Arc<TopicConfig>| alter(TopicConfig::clone(config));
+        let topics = self.topics.iter().map(|(name, config)| (name.clone(), alter(config)));
+        TopicConfigTable {
+            data_version: self.version,
+            topic_config_table: topics.collect(),
+            ..TopicConfigTable::default()
+        }
+    }
+}
+
+/// A topic as it is registered by a broker with this permission.
+pub fn masked(config: TopicConfig, broker_perm: i32) -> TopicConfig {
+    let is_free = broker_perm & PERM_READ != 0 && broker_perm & PERM_WRITE != 0;
+    let perm = if is_free { config.perm } else { config.perm & broker_perm };
+    TopicConfig { perm, ..config }
+}
+
+/// A readable and writable topic; the name is a copy that keeps no frame alive.
+fn plain(topic: &str, queues: i32) -> TopicConfig {
+    TopicConfig {
+        topic_name: Text::from(topic),
+        read_queue_nums: queues,
+        write_queue_nums: queues,
+        perm: PERM_READ | PERM_WRITE,
+        topic_filter_type: TopicFilterType::SingleTag,
+        ..TopicConfig::default()
+    }
+}
+
+fn check_numbers(config: &TopicConfig) -> Result<(), Refusal> {
+    let refuse = |remark: String| Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
+    for queues in [config.read_queue_nums, config.write_queue_nums] {
+        if !(0..=QUEUES_MAX).contains(&queues) {
+            return refuse(format!("{queues} queues: a topic has 0 to {QUEUES_MAX}"));
+        }
+    }
+    if !(0..=15).contains(&config.perm) {
+        return refuse(format!("permission {} is none", config.perm));
+    }
+    Ok(())
+}
+
+fn unknown(topic: &str) -> Refusal {
+    Refusal::new(
+        ResponseCode::TOPIC_NOT_EXIST,
+        format!(
+            "topic[{topic}] not exist, apply first please!\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ \
+             for further details."
+        ),
+    )
+}

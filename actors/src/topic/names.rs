@@ -1,0 +1,129 @@
+//! What a topic may be called (Java: `TopicValidator`).
+//!
+//! Invariants:
+//! - a name is also the name of a folder: the characters allowed can do no harm there;
+//! - refusals have Java's texts, clients match some of them.
+
+use troupemq_codec::ResponseCode;
+
+use crate::net::Refusal;
+
+/// Longest name of a topic.
+pub const NAME_MAX: usize = 127;
+/// Longest name of a topic that a broker makes for a group.
+pub const GROUP_TOPIC_NAME_MAX: usize = 255;
+/// Begins the name of every retry topic.
+pub const RETRY_PREFIX: &str = "%RETRY%";
+/// Begins the name of every topic of dead letters.
+pub const DEAD_LETTER_PREFIX: &str = "%DLQ%";
+/// Begins the names of the system's own topics.
+const SYSTEM_PREFIX: &str = "rmq_sys_";
+
+/// Topics of the system with a fixed name.
+pub const SYSTEM: [&str; 11] = [
+    "BenchmarkTest",
+    "CHECKPOINT_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "SCHEDULE_TOPIC_XXXX",
+    "SELF_TEST_TOPIC",
+    "TBW102",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "rmq_sys_wheel_timer",
+];
+
+/// Topics of the system that no client may send to.
+const NOT_SENT_TO: [&str; 6] = [
+    "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "SCHEDULE_TOPIC_XXXX",
+    "SELF_TEST_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+];
+
+/// Whether the name alone says that a topic is the system's own.
+pub fn is_system(topic: &str) -> bool {
+    topic.starts_with(SYSTEM_PREFIX) || SYSTEM.contains(&topic)
+}
+
+/// Whether no client may send to this topic.
+pub fn is_not_sent_to(topic: &str) -> bool {
+    NOT_SENT_TO.contains(&topic)
+}
+
+/// Whether a topic is made for a group: retry or dead letters.
+pub fn is_of_group(topic: &str) -> bool {
+    topic.starts_with(RETRY_PREFIX) || topic.starts_with(DEAD_LETTER_PREFIX)
+}
+
+/// Refuses a name that no client may use.
+pub fn check(topic: &str) -> Result<(), Refusal> {
+    check_within(topic, if is_of_group(topic) { GROUP_TOPIC_NAME_MAX } else { NAME_MAX })
+}
+
+/// Refuses a name that a broker may not use for a topic of a group.
+pub fn check_of_group(topic: &str) -> Result<(), Refusal> {
+    check_within(topic, GROUP_TOPIC_NAME_MAX)
+}
+
+/// The refusal of a name that is the system's own.
+pub fn conflict(topic: &str) -> Refusal {
+    refusal(format!("The topic[{topic}] is conflict with system topic."))
+}
+
+/// The refusal of a name that is none.
+pub fn blank() -> Refusal {
+    refusal("The specified topic is blank.".to_owned())
+}
+
+fn check_within(topic: &str, len_max: usize) -> Result<(), Refusal> {
+    if topic.trim().is_empty() {
+        return Err(blank());
+    }
+    let is_allowed = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'%' | b'|' | b'-' | b'_');
+    if !topic.bytes().all(is_allowed) {
+        let allowed = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$";
+        return Err(refusal(allowed.to_owned()));
+    }
+    if topic.len() > len_max {
+        return Err(refusal("The specified topic is longer than topic max length.".to_owned()));
+    }
+    Ok(())
+}
+
+fn refusal(remark: String) -> Refusal {
+    Refusal::new(ResponseCode::INVALID_PARAMETER, remark)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remark(topic: &str) -> Option<String> {
+        check(topic).err().map(|refusal| refusal.remark)
+    }
+
+    #[test]
+    fn a_name_has_the_characters_and_length_that_java_allows() {
+        for name in ["T", "a-b_C|9%", "%RETRY%g", &"x".repeat(127), &format!("%RETRY%{}", "x".repeat(248))] {
+            assert_eq!(remark(name), None, "{name}");
+        }
+        assert_eq!(remark("").as_deref(), Some("The specified topic is blank."));
+        assert_eq!(remark("  ").as_deref(), Some("The specified topic is blank."));
+        for name in ["a.b", "a/b", "..", "a b", "ä", "a\0"] {
+            assert!(remark(name).is_some_and(|remark| remark.contains("illegal characters")), "{name}");
+        }
+        let long = "The specified topic is longer than topic max length.";
+        assert_eq!(remark(&"x".repeat(128)).as_deref(), Some(long));
+        assert_eq!(remark(&format!("%DLQ%{}", "x".repeat(251))).as_deref(), Some(long));
+    }
+
+    #[test]
+    fn the_system_has_fixed_names_and_a_prefix() {
+        assert!(is_system("TBW102") && is_system("rmq_sys_anything") && !is_system("T"));
+        assert!(is_not_sent_to("SCHEDULE_TOPIC_XXXX") && !is_not_sent_to("TBW102"));
+    }
+}

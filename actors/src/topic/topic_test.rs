@@ -1,0 +1,198 @@
+//! Tests of the topic table.
+//!
+//! Invariants:
+//! - time is a number here.
+
+use super::*;
+
+fn rules() -> TopicRules {
+    TopicRules {
+        cluster: Text::from("GoldCluster"),
+        broker: Text::from("broker-a"),
+        auto_create: true,
+        default_queues: 4,
+        revive_queues: 8,
+        mixed_types: false,
+    }
+}
+
+fn table() -> TopicTable {
+    TopicTable::new(TopicConfigTable::default(), rules())
+}
+
+fn change(topic: &str, queues: i32) -> TopicChange {
+    TopicChange { config: plain(topic, queues), attributes: Text::default() }
+}
+
+fn text(text: &str) -> Text {
+    Text::from(text)
+}
+
+#[test]
+fn a_new_broker_has_the_topics_that_java_has() {
+    let table = table();
+    let found: Vec<(&str, i32, i32)> = table
+        .iter()
+        .map(|config| (config.topic_name.as_str(), config.read_queue_nums, config.perm))
+        .collect();
+    let java = [
+        ("BenchmarkTest", 1024, 6),
+        ("GoldCluster", 16, 7),
+        ("GoldCluster_REPLY_TOPIC", 1, 6),
+        ("OFFSET_MOVED_EVENT", 1, 6),
+        ("RMQ_SYS_TRACE_TOPIC", 1, 6),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, 6),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, 6),
+        ("SCHEDULE_TOPIC_XXXX", 18, 6),
+        ("SELF_TEST_TOPIC", 1, 6),
+        ("TBW102", 4, 7),
+        ("broker-a", 1, 7),
+        ("rmq_sys_REVIVE_LOG_GoldCluster", 8, 6),
+        ("rmq_sys_SYNC_BROKER_MEMBER_broker-a", 1, 1),
+        ("rmq_sys_wheel_timer", 1, 6),
+    ];
+    assert_eq!(found, java);
+    assert_eq!(table.version(), DataVersion::default());
+}
+
+#[test]
+fn what_was_saved_wins_over_what_is_built_in() {
+    let saved = TopicConfigTable {
+        data_version: DataVersion { counter: 9, state_version: 0, timestamp: 5 },
+        topic_config_table: BTreeMap::from([
+            (text("TBW102"), TopicConfig { perm: 6, ..TopicConfig::default() }),
+            (text("Mine"), TopicConfig::default()),
+        ]),
+        ..TopicConfigTable::default()
+    };
+    let table = TopicTable::new(saved, rules());
+    assert_eq!(table.get("TBW102").unwrap().perm, 6);
+    assert_eq!(table.get("Mine").unwrap().topic_name, "Mine", "old files name it by its key only");
+    assert_eq!(table.version().counter, 9);
+    assert!(table.get("SELF_TEST_TOPIC").is_some());
+}
+
+#[test]
+fn a_topic_is_made_after_its_template() {
+    let mut table = table();
+    let made = table.create_from(&text("T"), "TBW102", 8, 77).unwrap();
+    assert_eq!((made.read_queue_nums, made.write_queue_nums, made.perm), (4, 4, 6));
+    assert_eq!(table.version(), DataVersion { counter: 1, state_version: 0, timestamp: 77 });
+    assert_eq!(table.create_from(&text("U"), "TBW102", 2, 78).unwrap().read_queue_nums, 2);
+    assert_eq!(table.create_from(&text("V"), "TBW102", -3, 78).unwrap().read_queue_nums, 0);
+    let again = table.create_from(&text("T"), "TBW102", 1, 99).unwrap();
+    assert!(Arc::ptr_eq(&made, &again), "it exists");
+    assert_eq!(table.version().counter, 3);
+}
+
+#[test]
+fn a_template_must_exist_and_be_one() {
+    let mut table = table();
+    for template in ["Nobody", "SELF_TEST_TOPIC", ""] {
+        let refusal = table.create_from(&text("T"), template, 8, 0).unwrap_err();
+        assert_eq!(refusal.code, ResponseCode::TOPIC_NOT_EXIST);
+        assert!(refusal.remark.starts_with("topic[T] not exist, apply first please!"));
+    }
+    assert!(table.create_from(&text("a.b"), "TBW102", 8, 0).is_err());
+    assert_eq!(table.version().counter, 0);
+}
+
+#[test]
+fn without_automatic_topics_only_other_templates_serve() {
+    let manual = TopicRules { auto_create: false, ..rules() };
+    let mut table = TopicTable::new(table().snapshot().table(), manual.clone());
+    assert!(table.get("TBW102").is_some(), "left from before");
+    assert!(table.create_from(&text("T"), "TBW102", 8, 0).is_err());
+    assert_eq!(table.create_from(&text("T"), "GoldCluster", 8, 0).unwrap().read_queue_nums, 8);
+    assert!(TopicTable::new(TopicConfigTable::default(), manual).get("TBW102").is_none());
+}
+
+#[test]
+fn a_topic_of_a_group_needs_no_template() {
+    let mut table = table();
+    let made = table.create_for_group(&text("%RETRY%g"), 2, 1, 5).unwrap();
+    assert_eq!((made.read_queue_nums, made.perm, made.topic_sys_flag), (2, 6, 1));
+    assert_eq!(table.create_for_group(&text("%DLQ%g"), 0, 0, 5).unwrap().write_queue_nums, 1);
+    assert!(table.create_for_group(&text(&"x".repeat(255)), 1, 0, 5).is_ok());
+    assert!(table.create_for_group(&text(&"x".repeat(256)), 1, 0, 5).is_err());
+}
+
+#[test]
+fn the_same_change_again_moves_no_version() {
+    let mut table = table();
+    assert!(table.change(change("T", 3), 1).unwrap().is_some());
+    assert!(table.change(change("T", 3), 2).unwrap().is_none());
+    assert_eq!(table.version(), DataVersion { counter: 1, state_version: 0, timestamp: 1 });
+    assert_eq!(table.change(change("T", 5), 3).unwrap().unwrap().read_queue_nums, 5);
+    assert_eq!(table.version().counter, 2);
+}
+
+#[test]
+fn attributes_are_kept_unless_the_change_names_them() {
+    let mut table = table();
+    let typed = TopicChange { attributes: text("+message.type=FIFO"), ..change("T", 3) };
+    table.change(typed, 1).unwrap();
+    let kept = table.change(change("T", 4), 2).unwrap().unwrap();
+    assert_eq!(attributes::message_type(&kept), Some("FIFO"));
+    let removed = TopicChange { attributes: text("-message.type"), ..change("T", 4) };
+    assert_eq!(attributes::message_type(&table.change(removed, 3).unwrap().unwrap()), None);
+    let mixed = TopicChange { attributes: text("+message.type=MIXED"), ..change("M", 4) };
+    let refusal = table.change(mixed, 4).unwrap_err();
+    assert_eq!(refusal.code, ResponseCode::INVALID_PARAMETER);
+    assert!(table.get("M").is_none());
+}
+
+#[test]
+fn what_is_the_systems_own_is_neither_changed_nor_deleted() {
+    let mut table = table();
+    for topic in ["TBW102", "GoldCluster", "broker-a", "rmq_sys_x", "TRANS_CHECK_MAX_TIME_TOPIC"] {
+        let refusal = table.change(change(topic, 3), 1).unwrap_err();
+        assert_eq!(refusal.remark, format!("The topic[{topic}] is conflict with system topic."));
+        assert_eq!(refusal.code, ResponseCode::INVALID_PARAMETER);
+        assert_eq!(table.delete(topic, 1).unwrap_err(), refusal);
+    }
+    assert_eq!(table.delete("", 1).unwrap_err().remark, "The specified topic is blank.");
+    assert_eq!(table.version().counter, 0);
+}
+
+#[test]
+fn numbers_out_of_bounds_are_refused() {
+    let mut table = table();
+    for queues in [-1, QUEUES_MAX + 1] {
+        assert!(table.change(change("T", queues), 1).is_err());
+    }
+    let mut odd = change("T", 1);
+    odd.config.perm = 16;
+    assert!(table.change(odd, 1).is_err());
+}
+
+#[test]
+fn a_deleted_topic_is_gone_and_moves_the_version() {
+    let mut table = table();
+    table.change(change("T", 3), 1).unwrap();
+    assert!(table.delete("T", 2).unwrap().is_some());
+    assert!(table.delete("T", 3).unwrap().is_none());
+    assert!(table.get("T").is_none());
+    assert_eq!(table.version(), DataVersion { counter: 2, state_version: 0, timestamp: 2 });
+}
+
+#[test]
+fn ordered_topics_are_marked_and_others_left() {
+    let mut table = table();
+    table.change(change("T", 3), 1).unwrap();
+    let changed = table.mark_ordered(["T", "Nobody"].into_iter(), 2);
+    assert_eq!(changed.len(), 1);
+    assert!(table.get("T").unwrap().order);
+    assert!(table.mark_ordered(["T"].into_iter(), 3).is_empty());
+    assert_eq!(table.version().counter, 2);
+}
+
+#[test]
+fn a_broker_that_may_not_write_registers_topics_that_may_not() {
+    let table = table();
+    let registered = table.snapshot().registered(PERM_READ);
+    assert_eq!(registered.topic_config_table["TBW102"].perm, PERM_READ);
+    let free = table.snapshot().registered(PERM_READ | PERM_WRITE);
+    assert_eq!(free.topic_config_table["TBW102"].perm, 7);
+    assert_eq!(free, table.snapshot().table());
+}
