@@ -1,0 +1,301 @@
+//! How far each group has read each queue (RocketMQ: `ConsumerOffsetManager`).
+//!
+//! Invariants:
+//! - a stored offset is the *next* queue offset to consume;
+//! - while a reset is pending it is what a question answers, and commits are left aside until the reset is
+//!   handed to a pull or a pop;
+//! - the version moves with every 500th commit and with every reset, so that slaves notice.
+//!
+//! Deliberately absent: any check against the queue's own limits. Clients may go backwards on purpose.
+
+use std::collections::{BTreeMap, HashMap};
+
+use troupemq_codec::Text;
+
+/// Commits after which the version of the table moves (RocketMQ: `consumerOffsetUpdateVersionStep`).
+pub const VERSION_STEP: u64 = 500;
+
+/// Queues whose progress one node keeps; a commit for one more is refused.
+pub const QUEUES_MAX: usize = 4_000_000;
+
+/// What became of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    /// Stored; the value is the offset that it replaced.
+    Stored {
+        /// Offset known before, `None` for the first commit of the queue.
+        before: Option<i64>,
+    },
+    /// A reset is pending: the commit is from before it and does not count.
+    Reset,
+    /// The table holds [`QUEUES_MAX`] queues already.
+    Full,
+}
+
+#[derive(Debug, Default, Clone)]
+struct QueueProgress {
+    committed: Option<i64>,
+    /// Last offset handed out by a pull; kept in memory only.
+    pulled: Option<i64>,
+    reset: Option<i64>,
+}
+
+/// Progress of the queues of one topic, for one group.
+type Queues = BTreeMap<i32, QueueProgress>;
+
+/// Committed offsets, pending resets and pulled offsets of all groups.
+#[derive(Debug, Default)]
+pub struct Progress {
+    groups: HashMap<Text, HashMap<Text, Queues>>,
+    queue_count: usize,
+    commits: u64,
+    versions: u64,
+    is_changed: bool,
+    resets_pending: usize,
+}
+
+impl Progress {
+    /// Stores the next offset to consume.
+    pub fn commit(&mut self, group: &Text, topic: &Text, queue_id: i32, queue_offset: i64) -> Committed {
+        let Some(queue) = self.queue_mut(group, topic, queue_id) else { return Committed::Full };
+        if queue.reset.is_some() {
+            return Committed::Reset;
+        }
+        let before = queue.committed.replace(queue_offset);
+        self.commits += 1;
+        self.is_changed = true;
+        if self.commits.is_multiple_of(VERSION_STEP) {
+            self.versions += 1;
+        }
+        Committed::Stored { before }
+    }
+
+    /// Where the group goes on: the pending reset, else the stored offset.
+    #[must_use]
+    pub fn query(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        let queue = self.queue(group, topic, queue_id)?;
+        queue.reset.or(queue.committed)
+    }
+
+    /// Stored offsets of a group in a topic, by queue id; pending resets count.
+    #[must_use]
+    pub fn of_topic(&self, group: &str, topic: &str) -> BTreeMap<i32, i64> {
+        self.queues(group, topic)
+            .into_iter()
+            .flatten()
+            .filter_map(|(id, queue)| Some((*id, queue.reset.or(queue.committed)?)))
+            .collect()
+    }
+
+    /// Notes how far a pull has handed out messages, for the lag that administrators see.
+    pub fn note_pulled(&mut self, group: &Text, topic: &Text, queue_id: i32, next_offset: i64) {
+        if let Some(queue) = self.queue_mut(group, topic, queue_id) {
+            queue.pulled = Some(next_offset);
+        }
+    }
+
+    /// Offset up to which messages were handed out, at least the stored one.
+    #[must_use]
+    pub fn pulled(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        let queue = self.queue(group, topic, queue_id)?;
+        queue.pulled.max(queue.committed)
+    }
+
+    /// Asks that the group go on at `queue_offset` with its next pull or pop; the last request wins.
+    pub fn reset(&mut self, group: &Text, topic: &Text, queue_id: i32, queue_offset: i64) {
+        let Some(queue) = self.queue_mut(group, topic, queue_id) else { return };
+        let was_pending = queue.reset.replace(queue_offset).is_some();
+        queue.committed = Some(queue_offset);
+        queue.pulled = None;
+        self.resets_pending += usize::from(!was_pending);
+        self.versions += 1;
+        self.is_changed = true;
+    }
+
+    /// Takes the pending reset: the caller hands it to the client, and commits count again.
+    pub fn take_reset(&mut self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        let queue = self.groups.get_mut(group)?.get_mut(topic)?.get_mut(&queue_id)?;
+        let taken = queue.reset.take()?;
+        self.resets_pending -= 1;
+        Some(taken)
+    }
+
+    /// Number of queues with a pending reset; pulls ask only while it is not 0.
+    #[must_use]
+    pub fn resets_pending(&self) -> usize {
+        self.resets_pending
+    }
+
+    /// Topics in which the group has stored offsets.
+    #[must_use]
+    pub fn topics_of(&self, group: &str) -> Vec<Text> {
+        self.groups.get(group).into_iter().flat_map(HashMap::keys).cloned().collect()
+    }
+
+    /// Groups that have stored offsets in the topic.
+    #[must_use]
+    pub fn groups_of(&self, topic: &str) -> Vec<Text> {
+        self.groups
+            .iter()
+            .filter(|(_, topics)| topics.contains_key(topic))
+            .map(|(group, _)| group.clone())
+            .collect()
+    }
+
+    /// Copies the stored offsets of one group to another, for one topic or for all (CLONE_GROUP_OFFSET).
+    pub fn clone_group(&mut self, from: &str, to: &Text, topic: Option<&str>) {
+        let topics: Vec<(Text, BTreeMap<i32, i64>)> = self
+            .topics_of(from)
+            .into_iter()
+            .filter(|name| topic.is_none_or(|wanted| wanted == name.as_str()))
+            .map(|name| (name.clone(), self.of_topic(from, &name)))
+            .collect();
+        for (name, queues) in topics {
+            for (queue_id, queue_offset) in queues {
+                self.commit(to, &name, queue_id, queue_offset);
+            }
+        }
+    }
+
+    /// Forgets a group, after its deletion.
+    pub fn remove_group(&mut self, group: &str) {
+        let removed = self.groups.remove(group);
+        self.forget(removed.into_iter().flat_map(HashMap::into_values).collect());
+    }
+
+    /// Forgets a topic in every group, after its deletion.
+    pub fn remove_topic(&mut self, topic: &str) {
+        let removed = self.groups.values_mut().filter_map(|topics| topics.remove(topic)).collect();
+        self.groups.retain(|_, topics| !topics.is_empty());
+        self.forget(removed);
+    }
+
+    fn forget(&mut self, removed: Vec<Queues>) {
+        for queue in removed.iter().flat_map(BTreeMap::values) {
+            self.queue_count -= 1;
+            self.resets_pending -= usize::from(queue.reset.is_some());
+        }
+        self.is_changed |= !removed.is_empty();
+    }
+
+    /// Every stored offset as (group, topic, queue id, next offset), for the table on disk.
+    pub fn stored(&self) -> impl Iterator<Item = (&Text, &Text, i32, i64)> {
+        self.groups.iter().flat_map(|(group, topics)| {
+            topics.iter().flat_map(move |(topic, queues)| {
+                queues.iter().filter_map(move |(id, queue)| Some((group, topic, *id, queue.committed?)))
+            })
+        })
+    }
+
+    /// Whether something changed since the last call, and by how many versions.
+    pub fn take_changes(&mut self) -> Option<u64> {
+        let versions = std::mem::take(&mut self.versions);
+        std::mem::take(&mut self.is_changed).then_some(versions)
+    }
+
+    fn queues(&self, group: &str, topic: &str) -> Option<&Queues> {
+        self.groups.get(group)?.get(topic)
+    }
+
+    fn queue(&self, group: &str, topic: &str, queue_id: i32) -> Option<&QueueProgress> {
+        self.queues(group, topic)?.get(&queue_id)
+    }
+
+    fn queue_mut(&mut self, group: &Text, topic: &Text, queue_id: i32) -> Option<&mut QueueProgress> {
+        if self.queue(group, topic, queue_id).is_none() {
+            if self.queue_count >= QUEUES_MAX {
+                return None;
+            }
+            self.queue_count += 1;
+        }
+        let topics = self.groups.entry(group.clone()).or_default();
+        Some(topics.entry(topic.clone()).or_default().entry(queue_id).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Text {
+        Text::from(text)
+    }
+
+    #[test]
+    fn the_last_commit_is_what_a_question_answers_even_when_it_goes_back() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        assert_eq!(progress.query("g", "t", 0), None);
+        assert_eq!(progress.commit(&group, &topic, 0, 7), Committed::Stored { before: None });
+        assert_eq!(progress.commit(&group, &topic, 0, 3), Committed::Stored { before: Some(7) });
+        assert_eq!(progress.query("g", "t", 0), Some(3));
+        assert_eq!(progress.query("g", "t", 1), None);
+    }
+
+    #[test]
+    fn a_pending_reset_answers_questions_and_keeps_commits_away_until_it_is_taken() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        progress.commit(&group, &topic, 0, 90);
+        progress.reset(&group, &topic, 0, 50);
+        progress.reset(&group, &topic, 0, 10);
+        assert_eq!(progress.resets_pending(), 1);
+        assert_eq!(progress.query("g", "t", 0), Some(10));
+        assert_eq!(progress.commit(&group, &topic, 0, 91), Committed::Reset);
+        assert_eq!(progress.take_reset("g", "t", 0), Some(10));
+        assert_eq!(progress.take_reset("g", "t", 0), None);
+        assert_eq!(progress.resets_pending(), 0);
+        assert_eq!(progress.commit(&group, &topic, 0, 11), Committed::Stored { before: Some(10) });
+    }
+
+    #[test]
+    fn pulled_is_never_behind_committed() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        progress.note_pulled(&group, &topic, 0, 32);
+        assert_eq!(progress.pulled("g", "t", 0), Some(32));
+        progress.commit(&group, &topic, 0, 40);
+        assert_eq!(progress.pulled("g", "t", 0), Some(40));
+        assert!(progress.of_topic("g", "t") == BTreeMap::from([(0, 40)]));
+    }
+
+    #[test]
+    fn the_version_moves_with_every_500th_commit() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        for queue_offset in 0..499 {
+            progress.commit(&group, &topic, 0, queue_offset);
+        }
+        assert_eq!(progress.take_changes(), Some(0));
+        assert_eq!(progress.take_changes(), None);
+        progress.commit(&group, &topic, 0, 499);
+        assert_eq!(progress.take_changes(), Some(1));
+    }
+
+    #[test]
+    fn a_removed_topic_or_group_takes_its_resets_along() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        progress.reset(&group, &topic, 0, 1);
+        progress.commit(&group, &text("other"), 0, 5);
+        progress.remove_topic("t");
+        assert_eq!((progress.resets_pending(), progress.topics_of("g")), (0, vec![text("other")]));
+        progress.remove_group("g");
+        assert_eq!(progress.stored().count(), 0);
+        assert_eq!(progress.groups_of("other"), Vec::<Text>::new());
+    }
+
+    #[test]
+    fn a_clone_copies_stored_offsets_of_the_wanted_topic_only() {
+        let (mut progress, group) = (Progress::default(), text("g"));
+        progress.commit(&group, &text("t"), 3, 30);
+        progress.commit(&group, &text("u"), 0, 1);
+        progress.clone_group("g", &text("copy"), Some("t"));
+        assert_eq!(progress.topics_of("copy"), vec![text("t")]);
+        assert_eq!(progress.query("copy", "t", 3), Some(30));
+    }
+
+    #[test]
+    fn stored_lists_committed_offsets_and_leaves_pulled_ones_out() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        progress.note_pulled(&group, &topic, 1, 5);
+        progress.commit(&group, &topic, 0, 9);
+        let stored: Vec<_> = progress.stored().map(|(g, t, id, at)| (g.clone(), t.clone(), id, at)).collect();
+        assert_eq!(stored, vec![(group, topic, 0, 9)]);
+    }
+}
