@@ -18,6 +18,9 @@ pub mod error;
 pub mod fields;
 pub mod filter;
 pub mod frame;
+#[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "the bytes of these tests are known")]
+mod golden;
 pub mod group;
 pub mod ha;
 pub mod header;

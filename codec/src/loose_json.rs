@@ -54,6 +54,14 @@ fn write<T: Serialize>(value: &T, dialect: Dialect) -> Vec<u8> {
     writer.into_bytes()
 }
 
+/// Whether all that `part` says is in `whole` too, whatever the order.
+#[cfg(test)]
+pub(crate) fn assert_holds(whole: &[u8], part: &[u8], name: &str) {
+    let [whole, part] = [whole, part].map(|bytes| std::str::from_utf8(bytes).expect("JSON is text"));
+    let holds = Json::parse(part).and_then(|part| Json::parse(whole).map(|whole| whole.holds(&part)));
+    assert_eq!(holds, Ok(true), "{name}: {whole} does not hold {part}");
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -83,7 +83,7 @@ impl<'t> Reader<'t> {
 
     fn integer<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         let reader = self.value()?;
-        let Some(text) = reader.scalar() else { return Err(reader.misfit(&visitor)) };
+        let Some(text) = reader.json.scalar() else { return Err(reader.misfit(&visitor)) };
         let digits = text.trim();
         let digits = digits.strip_suffix(".0").unwrap_or(digits);
         if let Ok(number) = digits.parse::<i64>() {
@@ -95,15 +95,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Text of a text or a number.
-    fn scalar(self) -> Option<&'t str> {
-        match self.json {
-            Json::Text(text) => Some(text),
-            Json::Number(text) => Some(text),
-            _ => None,
-        }
-    }
-
+    #[cold]
     fn misfit(self, wanted: &dyn de::Expected) -> Misfit {
         let found = match self.json {
             Json::Null => "null".to_owned(),
@@ -169,7 +161,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         let reader = self.value()?;
-        match reader.scalar().map(str::parse::<f64>) {
+        match reader.json.scalar().map(str::parse::<f64>) {
             Some(Ok(number)) => visitor.visit_f64(number),
             _ => Err(reader.misfit(&visitor)),
         }
@@ -177,7 +169,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         let reader = self.value()?;
-        match (reader.json, reader.scalar()) {
+        match (reader.json, reader.json.scalar()) {
             (Json::Bool(truth), _) => visitor.visit_bool(*truth),
             (_, Some(text)) => visitor.visit_bool(text.eq_ignore_ascii_case("true") || text == "1"),
             _ => Err(reader.misfit(&visitor)),
@@ -186,7 +178,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         let reader = self.value()?;
-        match (reader.json, reader.scalar()) {
+        match (reader.json, reader.json.scalar()) {
             (Json::Bool(truth), _) => visitor.visit_str(if *truth { "true" } else { "false" }),
             (_, Some(text)) => visitor.visit_str(text),
             _ => Err(reader.misfit(&visitor)),

@@ -46,6 +46,34 @@ impl<'a> Json<'a> {
     }
 }
 
+#[cfg(test)]
+impl Json<'_> {
+    /// Whether every pair and item of `part` is here too; a number and its text are the same.
+    pub(super) fn holds(&self, part: &Json<'_>) -> bool {
+        match (self, part) {
+            (Json::Table(pairs), Json::Table(parts)) => parts.iter().all(|(part_key, part_value)| {
+                pairs.iter().any(|(key, value)| key.holds(part_key) && value.holds(part_value))
+            }),
+            (Json::List(items), Json::List(parts)) => {
+                items.len() == parts.len()
+                    && parts.iter().all(|part| items.iter().any(|item| item.holds(part)))
+            }
+            _ => self == part || self.scalar().is_some_and(|text| Some(text) == part.scalar()),
+        }
+    }
+}
+
+impl Json<'_> {
+    /// Text of a text or a number.
+    pub(super) fn scalar(&self) -> Option<&str> {
+        match self {
+            Json::Text(text) => Some(text),
+            Json::Number(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 struct Parser<'a> {
     rest: &'a str,
     depth: usize,
