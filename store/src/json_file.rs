@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
+use troupemq_codec::CodecError;
 use troupemq_codec::loose_json::from_loose;
 
 use crate::error::StoreError;
@@ -36,8 +37,16 @@ impl JsonFile {
     ///
     /// Fails if only a damaged old generation is left: to go on without it would lose what it held.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
+        self.load_with(from_loose)
+    }
+
+    /// Same, with a reader of the caller's.
+    pub fn load_with<T>(
+        &self,
+        parse: impl Fn(&[u8]) -> Result<T, CodecError>,
+    ) -> Result<Option<T>, StoreError> {
         match read(&self.path)? {
-            Some(bytes) if !is_blank(&bytes) => match from_loose(&bytes) {
+            Some(bytes) if !is_blank(&bytes) => match parse(&bytes) {
                 Ok(table) => return Ok(Some(table)),
                 Err(error) => {
                     let file = self.path.display();
@@ -50,7 +59,7 @@ impl JsonFile {
             Some(_) => fs::remove_file(&self.path).map_err(StoreError::io("delete", &self.path))?,
             None => {}
         }
-        self.load_old()
+        self.load_old(parse)
     }
 
     /// Makes `bytes` the newest generation; returns when the disk has it.
@@ -70,10 +79,10 @@ impl JsonFile {
         force(dir).map_err(StoreError::io("flush", dir))
     }
 
-    fn load_old<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
+    fn load_old<T>(&self, parse: impl Fn(&[u8]) -> Result<T, CodecError>) -> Result<Option<T>, StoreError> {
         let path = self.beside("bak");
         match read(&path)? {
-            Some(bytes) if !is_blank(&bytes) => from_loose(&bytes).map(Some).map_err(|error| {
+            Some(bytes) if !is_blank(&bytes) => parse(&bytes).map(Some).map_err(|error| {
                 tracing::error!(file = %path.display(), %error, "the last generation of a table cannot be read");
                 StoreError::Corrupt { file: path, at: 0, why: "no readable table and no newer one" }
             }),

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::{DashMap, DashSet};
 use troupemq_codec::Text;
+use troupemq_codec::topic::TopicConfigTable;
 
 use super::files::{QueueFile, QueueFiles, remove};
 use super::recover::Trust;
@@ -21,6 +22,7 @@ use super::{ConsumeQueue, QueueFolder, QueueKind, Unit};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::segments::{SegmentFile, list_files};
+use crate::tables::TableFile;
 
 /// Handle on the queues of a store.
 #[derive(Debug, Clone)]
@@ -54,6 +56,7 @@ impl QueueTable {
                 damaged: AtomicBool::new(false),
             }),
         };
+        table.declare_configured(&config.dir);
         table.load_folder(&table.shared.plain)?;
         table.load_folder(&table.shared.batch)?;
         Ok(table)
@@ -191,6 +194,17 @@ impl QueueTable {
             queues.extend(entry.value().iter().map(Arc::clone));
         }
         queues
+    }
+
+    /// Declares the batch topics of the topic table: a queue that is gone is made again as what it was.
+    fn declare_configured(&self, store: &Path) {
+        // Whoever owns the table reports its damage; here it only says less.
+        let Ok((_, topics)) = TableFile::<TopicConfigTable>::open(store) else { return };
+        for (name, topic) in &topics.topic_config_table {
+            if topic.attributes.get("queue.type").is_some_and(|kind| kind.as_str() == "BatchCQ") {
+                self.declare_batch(name);
+            }
+        }
     }
 
     fn load_folder(&self, folder: &Arc<QueueFolder>) -> Result<(), StoreError> {
