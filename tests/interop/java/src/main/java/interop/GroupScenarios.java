@@ -1,0 +1,261 @@
+package interop;
+
+import java.lang.reflect.Method;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** Several members of one group: sharing, taking over, broadcasting. */
+final class GroupScenarios {
+    private GroupScenarios() { }
+
+    static void addTo(Scenarios list) {
+        list.suite("everyday");
+        list.add("group-shares", "3.6 #50, #52: a second member gets half within 5 s, nothing is lost", GroupScenarios::shares);
+        list.add("group-takeover", "3.6 #50: a member that leaves is replaced within 5 s", GroupScenarios::takeover);
+        list.add("group-takeover-after-crash", "3.6 #50: a closed connection counts at once", GroupScenarios::crash);
+        list.add("group-orderly-takeover", "3.6 #48, #55: one queue has one orderly consumer, the other takes over in order", 90, GroupScenarios::orderlyTakeover);
+        list.add("group-more-members-than-queues", "3.6 #52: idle members disturb nothing", GroupScenarios::moreMembers);
+        list.add("group-broadcast", "every member of a broadcast group gets everything", GroupScenarios::broadcast);
+        list.add("group-broadcast-late", "3.8 #71: a broadcast member that starts later starts at the end", GroupScenarios::broadcastLate);
+        list.add("group-members-known", "3.6 #51 and connection list: clients, subscription, model", GroupScenarios::membersKnown);
+        list.add("group-two-groups", "two groups of one topic do not know each other", GroupScenarios::twoGroups);
+    }
+
+    private static Set<MessageQueue> owned(DefaultMQPushConsumer consumer, String topic) {
+        return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().stream()
+            .filter(queue -> queue.getTopic().equals(topic)).collect(Collectors.toSet());
+    }
+
+    private static void awaitOwned(DefaultMQPushConsumer consumer, String topic, int queues, double seconds) throws Exception {
+        Check.within(seconds, queues + " queues owned", () -> owned(consumer, topic).size() == queues);
+    }
+
+    private static void shares(Bed bed) throws Exception {
+        String topic = bed.topic(8);
+        String group = bed.name("g");
+        DefaultMQProducer producer = bed.producer();
+        Inbox one = new Inbox();
+        Inbox two = new Inbox();
+        DefaultMQPushConsumer first = bed.pushing(group, topic, "*", one);
+        awaitOwned(first, topic, 8, 5);
+        TreeSet<String> alone = Bed.send(producer, topic, "", "alone", 40);
+        one.awaitExactly(alone, 15);
+        DefaultMQPushConsumer second = bed.pushing(group, topic, "*", two);
+        awaitOwned(first, topic, 4, 5);
+        awaitOwned(second, topic, 4, 5);
+        Set<MessageQueue> all = new HashSet<>(owned(first, topic));
+        all.addAll(owned(second, topic));
+        Check.equal(8, all.size(), "queues owned by the two together");
+        one.clear();
+        TreeSet<String> both = Bed.send(producer, topic, "", "both", 80);
+        Check.within(15, "80 messages", () -> union(one, two).containsAll(both));
+        Check.equal(40, one.size(), "share of the first member");
+        // The second may be given again what the first had consumed and not yet committed.
+        long fresh = two.messages().stream().filter(m -> Inbox.text(m).startsWith("both")).count();
+        Check.equal(40L, fresh, "share of the second member");
+    }
+
+    private static TreeSet<String> union(Inbox one, Inbox two) {
+        TreeSet<String> union = one.texts();
+        union.addAll(two.texts());
+        return union;
+    }
+
+    private static void takeover(Bed bed) throws Exception {
+        String topic = bed.topic(4);
+        String group = bed.name("g");
+        DefaultMQProducer producer = bed.producer();
+        Inbox one = new Inbox();
+        Inbox two = new Inbox();
+        DefaultMQPushConsumer stays = bed.pushing(group, topic, "*", one);
+        DefaultMQPushConsumer leaves = bed.pushing(group, topic, "*", two);
+        awaitOwned(stays, topic, 2, 10);
+        awaitOwned(leaves, topic, 2, 10);
+        TreeSet<String> wanted = Bed.send(producer, topic, "", "both", 40);
+        Check.within(15, "40 messages", () -> union(one, two).containsAll(wanted));
+        leaves.shutdown();
+        awaitOwned(stays, topic, 4, 5);
+        TreeSet<String> after = Bed.send(producer, topic, "", "after", 40);
+        one.awaitAll(after, 10);
+        Check.equal(20, two.size(), "deliveries to the one that left");
+        Check.equal(60, one.size(), "deliveries to the one that stayed");
+    }
+
+    private static void crash(Bed bed) throws Exception {
+        String topic = bed.topic(4);
+        String group = bed.name("g");
+        DefaultMQProducer producer = bed.producer();
+        Inbox one = new Inbox();
+        Inbox two = new Inbox();
+        DefaultMQPushConsumer stays = bed.pushing(group, topic, "*", one);
+        DefaultMQPushConsumer dies = bed.pushing(group, topic, "*", two);
+        awaitOwned(stays, topic, 2, 10);
+        awaitOwned(dies, topic, 2, 10);
+        // Its connections close without a word, as when the process is killed.
+        dies.getDefaultMQPushConsumerImpl().getmQClientFactory().getMQClientAPIImpl().shutdown();
+        awaitOwned(stays, topic, 4, 6);
+        TreeSet<String> after = Bed.send(producer, topic, "", "after", 40);
+        one.awaitAll(after, 10);
+    }
+
+    private static void orderlyTakeover(Bed bed) throws Exception {
+        String topic = bed.topic(1);
+        String group = bed.name("g");
+        DefaultMQProducer producer = bed.producer();
+        MessageQueue queue = bed.queues(topic).get(0);
+        Inbox[] inboxes = {new Inbox(), new Inbox()};
+        DefaultMQPushConsumer[] members = new DefaultMQPushConsumer[2];
+        for (int i = 0; i < 2; i++) {
+            members[i] = bed.push(group);
+            members[i].subscribe(topic, "*");
+            members[i].registerMessageListener(inboxes[i].orderly);
+            members[i].start();
+        }
+        Check.within(10, "one owner", () -> owned(members[0], topic).size() + owned(members[1], topic).size() == 1);
+        Bed.send(producer, queue, "first", 30);
+        Check.within(30, "30 messages", () -> union(inboxes[0], inboxes[1]).size() == 30);
+        int owner = inboxes[0].size() > 0 ? 0 : 1;
+        Check.equal(0, inboxes[1 - owner].size(), "deliveries to the other member");
+        members[owner].shutdown();
+        Bed.send(producer, queue, "second", 30);
+        Check.within(30, "the other member has taken over", () -> inboxes[1 - owner].size() >= 30);
+        long next = 30;
+        for (MessageExt message : inboxes[1 - owner].messages()) {
+            Check.equal(next++, message.getQueueOffset(), "queue offset after the takeover");
+        }
+    }
+
+    private static void moreMembers(Bed bed) throws Exception {
+        String topic = bed.topic(2);
+        String group = bed.name("g");
+        Inbox[] inboxes = new Inbox[4];
+        DefaultMQPushConsumer[] members = new DefaultMQPushConsumer[4];
+        for (int i = 0; i < 4; i++) {
+            inboxes[i] = new Inbox();
+            members[i] = bed.pushing(group, topic, "*", inboxes[i]);
+        }
+        Check.within(10, "two owners", () -> {
+            int sum = 0;
+            for (DefaultMQPushConsumer member : members) {
+                sum += owned(member, topic).size();
+            }
+            return sum == 2;
+        });
+        TreeSet<String> wanted = Bed.send(bed.producer(), topic, "", "m", 40);
+        Check.within(15, "40 messages", () -> {
+            int sum = 0;
+            for (Inbox inbox : inboxes) {
+                sum += inbox.size();
+            }
+            return sum >= wanted.size();
+        });
+    }
+
+    /** The enum of the message models moved between the releases, so it is reached through the setter's type. */
+    static void setBroadcasting(DefaultMQPushConsumer consumer) throws Exception {
+        for (Method method : DefaultMQPushConsumer.class.getMethods()) {
+            if (method.getName().equals("setMessageModel")) {
+                for (Object model : method.getParameterTypes()[0].getEnumConstants()) {
+                    if (model.toString().equals("BROADCASTING")) {
+                        method.invoke(consumer, model);
+                        return;
+                    }
+                }
+            }
+        }
+        throw new AssertionError("the client has no message model BROADCASTING");
+    }
+
+    private static DefaultMQPushConsumer broadcasting(Bed bed, String group, String topic, Inbox inbox) throws Exception {
+        DefaultMQPushConsumer consumer = bed.push(group);
+        setBroadcasting(consumer);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener(inbox.concurrently);
+        consumer.start();
+        return consumer;
+    }
+
+    private static void broadcast(Bed bed) throws Exception {
+        String topic = bed.topic(4);
+        String group = bed.name("g");
+        Inbox one = new Inbox();
+        Inbox two = new Inbox();
+        DefaultMQPushConsumer first = broadcasting(bed, group, topic, one);
+        DefaultMQPushConsumer second = broadcasting(bed, group, topic, two);
+        awaitOwned(first, topic, 4, 10);
+        awaitOwned(second, topic, 4, 10);
+        // The first positions are asked for once the queues are owned.
+        Thread.sleep(1000);
+        TreeSet<String> wanted = Bed.send(bed.producer(), topic, "", "m", 60);
+        one.awaitExactly(wanted, 15);
+        two.awaitExactly(wanted, 15);
+    }
+
+    private static void broadcastLate(Bed bed) throws Exception {
+        String topic = bed.topic(2);
+        DefaultMQProducer producer = bed.producer();
+        Bed.send(producer, topic, "", "old", 10);
+        Inbox inbox = new Inbox();
+        DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
+        GroupScenarios.setBroadcasting(consumer);
+        consumer.setConsumeFromWhere(org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener(inbox.concurrently);
+        consumer.start();
+        awaitOwned(consumer, topic, 2, 10);
+        Thread.sleep(1000);
+        TreeSet<String> wanted = Bed.send(producer, topic, "", "new", 10);
+        inbox.awaitExactly(wanted, 15);
+    }
+
+    private static void membersKnown(Bed bed) throws Exception {
+        String topic = bed.topic(2);
+        String group = bed.name("g");
+        MQBrokerException nobody = Check.refused(MQBrokerException.class, "connections of a group without members",
+            () -> bed.admin.examineConsumerConnectionInfo(group, bed.brokerAddress()));
+        Check.equal(206, nobody.getResponseCode(), "code for a group without members");
+        DefaultMQPushConsumer one = bed.pushing(group, topic, "A || B", new Inbox());
+        DefaultMQPushConsumer two = bed.pushing(group, topic, "A || B", new Inbox());
+        Check.within(5, "both members", () -> bed.admin.examineConsumerConnectionInfo(group).getConnectionSet().size() == 2);
+        var info = bed.admin.examineConsumerConnectionInfo(group);
+        Check.equal(Set.of(one.buildMQClientId(), two.buildMQClientId()),
+            info.getConnectionSet().stream().map(c -> c.getClientId()).collect(Collectors.toSet()), "client ids");
+        info.getConnectionSet().forEach(c -> {
+            Check.equal("JAVA", c.getLanguage().toString(), "language");
+            Check.that(c.getClientAddr().startsWith("127.0.0.1:"), "address %s", c.getClientAddr());
+        });
+        Check.equal("CONSUME_PASSIVELY", info.getConsumeType().toString(), "consume type");
+        Check.equal("CLUSTERING", info.getMessageModel().toString(), "message model");
+        Check.equal(Set.of(topic, "%RETRY%" + group), info.getSubscriptionTable().keySet(), "subscribed topics");
+        Check.equal("A || B", info.getSubscriptionTable().get(topic).getSubString(), "expression");
+        two.shutdown();
+        Check.within(5, "one member left", () -> bed.admin.examineConsumerConnectionInfo(group).getConnectionSet().size() == 1);
+        // 3.5 #45: the retry topic is there after the first heartbeat.
+        var retry = bed.admin.examineTopicRouteInfo("%RETRY%" + group).getQueueDatas().get(0);
+        Check.equal(1, retry.getReadQueueNums(), "queues of the retry topic");
+    }
+
+    private static void twoGroups(Bed bed) throws Exception {
+        String topic = bed.topic(3);
+        DefaultMQProducer producer = bed.producer();
+        Inbox one = new Inbox();
+        Inbox two = new Inbox();
+        bed.pushing(bed.name("g"), topic, "*", one);
+        bed.pushing(bed.name("g"), topic, "X", two);
+        TreeSet<String> plain = Bed.send(producer, topic, "", "plain", 20);
+        TreeSet<String> tagged = Bed.send(producer, topic, "X", "tagged", 20);
+        TreeSet<String> all = new TreeSet<>(plain);
+        all.addAll(tagged);
+        one.awaitExactly(all, 15);
+        two.awaitExactly(tagged, 15);
+        Check.equal(List.of(), two.messages().stream().filter(m -> !"X".equals(m.getTags())).toList(), "foreign messages");
+    }
+}
