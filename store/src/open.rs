@@ -9,6 +9,8 @@
 //! - each part of an open store has one owner; what is shared is read-only or published.
 
 #[cfg(test)]
+mod crash_test;
+#[cfg(test)]
 mod golden_test;
 
 use std::path::Path;

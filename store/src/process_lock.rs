@@ -18,9 +18,8 @@ use crate::error::StoreError;
 /// The held lock; dropping it lets others in.
 #[derive(Debug)]
 pub struct ProcessLock {
-    // Dropped in this order: the record lock goes while the folder still is ours.
     _file: File,
-    _dir: File,
+    dir: File,
 }
 
 impl ProcessLock {
@@ -41,7 +40,17 @@ impl ProcessLock {
         };
         rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(refused)?;
         file.write_all_at(b"lock", 0).map_err(StoreError::io("write", path))?;
-        Ok(ProcessLock { _file: file, _dir: folder })
+        Ok(ProcessLock { _file: file, dir: folder })
+    }
+}
+
+impl Drop for ProcessLock {
+    fn drop(&mut self) {
+        // A child process between fork and exec may still hold the folder's handle, so closing ours is not
+        // enough.
+        if let Err(error) = self.dir.unlock() {
+            tracing::warn!(%error, "the store's folder stays locked");
+        }
     }
 }
 

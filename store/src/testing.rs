@@ -4,6 +4,7 @@
 //! - every set is unpacked into a folder of its own, so tests may write and run at once;
 //! - nothing here is compiled into a release.
 
+mod sample;
 mod sha256;
 mod unpack;
 
@@ -13,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use self::sample::{Random, Sample};
 pub use self::sha256::sha256_hex;
 
 /// Names of all sets of `tests/golden/store`.
