@@ -60,17 +60,30 @@ impl<'a> PropertiesView<'a> {
         }
     }
 
-    /// The values of several names in one walk from the front: for the dispatcher, which wants a few of many.
+    /// The values of several names in one walk: for the dispatcher, which wants a few of many.
     pub fn pick<const N: usize>(self, names: [&str; N]) -> [Option<&'a str>; N] {
         let mut found = [None; N];
-        for (name, value) in self.pairs() {
-            for (slot, wanted) in found.iter_mut().zip(names) {
-                if wanted.as_bytes() == name {
+        self.pick_into(&names, &mut found);
+        found
+    }
+
+    /// The same for any number of names; a slot keeps what it holds if its name has no value.
+    pub(crate) fn pick_into<N: AsRef<str>>(self, names: &[N], slots: &mut [Option<&'a str>]) {
+        let mut start = 0;
+        for end in memchr::memchr_iter(PAIR_END, self.0).chain([self.0.len()]) {
+            let piece = self.0.get(start..end).unwrap_or_default();
+            for (slot, name) in slots.iter_mut().zip(names) {
+                let name = name.as_ref().as_bytes();
+                if piece.get(name.len()) != Some(&NAME_END) || !piece.starts_with(name) || name.is_empty() {
+                    continue;
+                }
+                let value = piece.get(name.len().saturating_add(1)..).unwrap_or_default();
+                if !value.is_empty() {
                     *slot = std::str::from_utf8(value).ok();
                 }
             }
+            start = end.saturating_add(1);
         }
-        found
     }
 
     /// Name and value of each pair in order, as bytes.
