@@ -8,13 +8,17 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use actix::Addr;
 use arc_swap::ArcSwap;
 use troupemq_codec::Text;
 use troupemq_store::Clock;
 
-use crate::config::{BrokerConfig, NameServerConfig};
+use crate::config::BrokerConfig;
 use crate::credits::Credits;
 use crate::directory::Directory;
+use crate::name_server::NameServerConfig;
+use crate::name_server::kv::KvConfig;
+use crate::name_server::registry::Routes;
 use crate::poison::Poison;
 
 /// One line of the cast.
@@ -57,10 +61,16 @@ pub struct BrokerCast {
 /// What the handlers of a name server know. Shared behind an `Arc`.
 #[derive(Debug)]
 pub struct NameServerCast {
-    /// Behaviour.
-    pub config: NameServerConfig,
+    /// Behaviour; tools change it by publishing a new one.
+    pub config: Arc<ArcSwap<NameServerConfig>>,
     /// Where the time comes from.
     pub clock: crate::config::NodeClock,
+    /// When it was started, epoch ms.
+    pub started_ms: i64,
+    /// Owner of the route tables.
+    pub routes: Addr<Routes>,
+    /// Owner of keys and values.
+    pub kv: Addr<KvConfig>,
 }
 
 impl BrokerCast {

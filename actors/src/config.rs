@@ -12,6 +12,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use troupemq_store::{Clock, StoreConfig, SystemClock};
 
+use crate::name_server::NameServerConfig;
+
 /// Everything a node needs to start. Each part may be absent.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
@@ -133,16 +135,6 @@ pub struct BrokerConfig {
     pub held_pulls_max: usize,
 }
 
-/// Behaviour of a name server. Java: `NamesrvConfig`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NameServerConfig {
-    /// How often silent brokers are looked for, in ms. Default: 10 000. Bounds: 10.. .
-    pub scan_not_active_broker_interval: u64,
-    /// Silence after which a broker is dropped, in ms. Default: 120 000. Bounds: 10.. .
-    pub broker_silence_ms: i64,
-}
-
 /// A value out of its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} = {value} is out of bounds: {bounds}")]
@@ -170,6 +162,9 @@ impl NodeConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.net.check()?;
         if let Some(part) = &self.broker {
+            part.config.check()?;
+        }
+        if let Some(part) = &self.name_server {
             part.config.check()?;
         }
         Ok(())
@@ -331,13 +326,8 @@ impl Default for BrokerConfig {
     }
 }
 
-impl Default for NameServerConfig {
-    fn default() -> NameServerConfig {
-        NameServerConfig { scan_not_active_broker_interval: 10_000, broker_silence_ms: 120_000 }
-    }
-}
-
-fn within<T: PartialOrd + std::fmt::Display>(
+/// Refuses a value out of its bounds.
+pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
     key: &'static str,
     value: T,
     low: T,

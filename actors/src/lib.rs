@@ -19,6 +19,7 @@ pub mod name_server;
 pub mod net;
 pub mod offsets;
 pub mod poison;
+pub mod properties_text;
 pub mod rebalance;
 pub mod router;
 pub mod saving;
@@ -26,8 +27,7 @@ pub mod topic;
 pub mod watchdog;
 
 pub use cast::{BrokerCast, CAST, NameServerCast, Role};
-pub use config::{
-    BrokerConfig, BrokerPart, NameServerConfig, NameServerPart, NetConfig, NodeClock, NodeConfig,
-};
+pub use config::{BrokerConfig, BrokerPart, NameServerPart, NetConfig, NodeClock, NodeConfig};
 pub use directory::Directory;
+pub use name_server::NameServerConfig;
 pub use net::{Answer, Call, CallError, Link, LinkId, Refusal};

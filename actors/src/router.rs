@@ -15,6 +15,7 @@ use troupemq_codec::Request;
 use troupemq_codec::request::HeartBeat;
 
 use crate::cast::{BrokerCast, NameServerCast};
+use crate::name_server;
 use crate::net::{Answer, Call, Link, Refusal};
 
 /// A future of an answer that lives on one arbiter.
@@ -50,7 +51,7 @@ impl Served {
             }
             Served::NameServer(cast) => {
                 let cast = cast.clone();
-                Box::pin(async move { name_server(&cast, &call).await })
+                Box::pin(async move { name_server::answer(&cast, &call).await })
             }
             Served::Other(responder) => responder.respond(call),
         }
@@ -66,7 +67,7 @@ impl Served {
     pub fn closed(&self, link: &Arc<Link>) {
         match self {
             Served::Broker(cast) => broker_closed(cast, link),
-            Served::NameServer(cast) => name_server_closed(cast, link),
+            Served::NameServer(cast) => name_server::closed(cast, link),
             Served::Other(responder) => responder.closed(link),
         }
     }
@@ -76,12 +77,5 @@ async fn broker(_cast: &BrokerCast, call: &Call) -> Answer {
     Err(Refusal::unsupported(call.command.code))
 }
 
-async fn name_server(_cast: &NameServerCast, call: &Call) -> Answer {
-    Err(Refusal::unsupported(call.command.code))
-}
-
 /// Tells who keeps something for a connection of the broker that it is gone.
 fn broker_closed(_cast: &BrokerCast, _link: &Arc<Link>) {}
-
-/// Tells who keeps something for a connection of the name server that it is gone.
-fn name_server_closed(_cast: &NameServerCast, _link: &Arc<Link>) {}

@@ -1,95 +1,191 @@
-//! The key-value configuration of a name server (Java: `KVConfigManager`), the only state it keeps on disk.
+//! `KvConfig`: the key-value configuration of a name server (Java: `KVConfigManager`), the only state it keeps on
+//! disk; PUT_KV_CONFIG (100), GET_KV_CONFIG (101), DELETE_KV_CONFIG (102), GET_KVLIST_BY_NAMESPACE (219).
 //!
 //! Invariants:
-//! - a namespace once made stays, even when its last key is deleted, as in RocketMQ;
-//! - the file is Java's `kvConfig.json`: what Java wrote is read, what is written Java reads.
+//! - a change is on disk before it is answered;
+//! - the file is Java's `kvConfig.json`.
+
+pub mod table;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-use troupemq_codec::{CodecError, Text, loose_json};
+use actix::{Actor, Addr, Context, Handler, Message, MessageResult, ResponseFuture};
+use bytes::Bytes;
+use troupemq_codec::loose_json::to_fastjson;
+use troupemq_codec::request::{
+    DeleteKvConfigHeader, GetKvConfigHeader, GetKvConfigReplyHeader, GetKvlistByNamespaceHeader, KvTable,
+    PutKvConfigHeader,
+};
+use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::StoreError;
+use troupemq_store::json_file::JsonFile;
+use troupemq_store::tables::to_pretty;
+
+use self::table::Namespaces;
+use crate::cast::NameServerCast;
+use crate::held::{Held, hold};
+use crate::net::{Answer, Call, Refusal};
+use crate::saving::{Saving, in_background};
 
 /// The namespace that holds the number of queues of ordered topics, `broker:queues;broker:queues`.
 pub const ORDER_TOPICS: &str = "ORDER_TOPIC_CONFIG";
-/// Most keys over all namespaces; one more is refused.
-pub const KEYS_MAX: usize = 1_000_000;
 
-/// Keys and values by namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct KvTable {
-    config_table: BTreeMap<Text, BTreeMap<Text, Text>>,
+// ---- messages
+
+/// PUT_KV_CONFIG, DELETE_KV_CONFIG. Answered when the change is on disk.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct ChangeKey {
+    /// Where the key stands.
+    pub namespace: Text,
+    /// The key.
+    pub key: Text,
+    /// The value; none deletes the key.
+    pub value: Option<Text>,
 }
 
-impl KvTable {
-    /// Reads the file's content.
-    pub fn from_json(bytes: &[u8]) -> Result<KvTable, CodecError> {
-        loose_json::from_loose(bytes)
+/// GET_KV_CONFIG, and the order of a topic in its route.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<Text>")]
+pub struct Lookup {
+    /// Where the key stands.
+    pub namespace: Text,
+    /// The key.
+    pub key: Text,
+}
+
+/// GET_KVLIST_BY_NAMESPACE, and the ordered topics in the answer to a registration.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<BTreeMap<Text, Text>>")]
+pub struct Namespace(pub Text);
+
+// ---- actor
+
+/// Owner of keys and values.
+#[derive(Debug)]
+pub struct KvConfig {
+    table: Namespaces,
+    file: Option<PathBuf>,
+    saving: Saving<Held<Result<(), Refusal>>>,
+}
+
+impl KvConfig {
+    /// Reads the file; without one everything is lost at the end.
+    ///
+    /// # Errors
+    /// The file exists, but neither it nor the generation before it can be read.
+    pub fn open(file: Option<PathBuf>) -> Result<KvConfig, StoreError> {
+        let table = match &file {
+            Some(path) => JsonFile::at(path.clone()).load()?.unwrap_or_default(),
+            None => Namespaces::default(),
+        };
+        Ok(KvConfig { table, file, saving: Saving::default() })
     }
 
-    /// The content of the file.
-    pub fn to_json(&self) -> Vec<u8> {
-        loose_json::to_fastjson(self)
+    /// Starts the actor on this arbiter.
+    pub fn launch(self) -> Addr<KvConfig> {
+        self.start()
     }
 
-    /// Puts a value; `false` when the table is full.
-    pub fn put(&mut self, namespace: &str, key: &str, value: &str) -> bool {
-        let is_new = self.get(namespace, key).is_none();
-        if is_new && self.config_table.values().map(BTreeMap::len).sum::<usize>() >= KEYS_MAX {
-            return false;
+    fn save(&mut self, context: &mut Context<KvConfig>) {
+        if !self.saving.begins() {
+            return;
         }
-        let keys = self.config_table.entry(Text::from(namespace)).or_default();
-        keys.insert(Text::from(key), Text::from(value));
-        true
-    }
-
-    /// A value.
-    pub fn get(&self, namespace: &str, key: &str) -> Option<&Text> {
-        self.config_table.get(namespace)?.get(key)
-    }
-
-    /// Deletes a key; tells whether it was there.
-    pub fn delete(&mut self, namespace: &str, key: &str) -> bool {
-        self.config_table.get_mut(namespace).and_then(|keys| keys.remove(key)).is_some()
-    }
-
-    /// All keys and values of a namespace, if it was ever made.
-    pub fn namespace(&self, namespace: &str) -> Option<&BTreeMap<Text, Text>> {
-        self.config_table.get(namespace)
+        let (table, file) = (self.table.clone(), self.file.clone());
+        let save = move || match file {
+            Some(path) => JsonFile::at(path).save(&to_pretty(&table)),
+            None => Ok(()),
+        };
+        in_background(context, save, |config: &mut KvConfig, saved, context| {
+            config.saving.ended().into_iter().for_each(|waiter| waiter.answer(saved.clone()));
+            config.save(context);
+        });
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Actor for KvConfig {
+    type Context = Context<KvConfig>;
 
-    #[test]
-    fn a_value_is_put_replaced_and_deleted() {
-        let mut table = KvTable::default();
-        assert!(table.put("n", "k", "1") && table.put("n", "k", "2") && table.put("n", "l", "3"));
-        assert_eq!(table.get("n", "k").map(Text::as_str), Some("2"));
-        assert_eq!(table.get("m", "k"), None);
-        assert!(table.delete("n", "k") && !table.delete("n", "k") && !table.delete("m", "k"));
-        assert_eq!(table.namespace("n").map(BTreeMap::len), Some(1));
-        assert_eq!(table.namespace("m"), None);
+    fn started(&mut self, context: &mut Context<KvConfig>) {
+        context.set_mailbox_capacity(1024);
     }
+}
 
-    #[test]
-    fn a_namespace_outlives_its_last_key() {
-        let mut table = KvTable::default();
-        table.put("n", "k", "1");
-        table.delete("n", "k");
-        assert_eq!(table.namespace("n"), Some(&BTreeMap::new()));
-    }
+impl Handler<ChangeKey> for KvConfig {
+    type Result = ResponseFuture<Result<(), Refusal>>;
 
-    #[test]
-    fn the_file_is_read_as_java_writes_it() {
-        let java = b"{\n\t\"configTable\":{\"ORDER_TOPIC_CONFIG\":{\"T\":\"b:4;c:4\"\n\t\t}\n\t}\n}";
-        let table = KvTable::from_json(java).unwrap();
-        assert_eq!(table.get(ORDER_TOPICS, "T").map(Text::as_str), Some("b:4;c:4"));
-        assert_eq!(table.to_json(), br#"{"configTable":{"ORDER_TOPIC_CONFIG":{"T":"b:4;c:4"}}}"#);
-        assert_eq!(KvTable::from_json(&table.to_json()).unwrap(), table);
-        assert_eq!(KvTable::from_json(b"{}").unwrap(), KvTable::default());
-        assert!(KvTable::from_json(b"{\"configTable\":").is_err());
+    fn handle(&mut self, change: ChangeKey, context: &mut Context<KvConfig>) -> Self::Result {
+        let is_done = match &change.value {
+            Some(value) => self.table.put(&change.namespace, &change.key, value),
+            None => {
+                self.table.delete(&change.namespace, &change.key);
+                true
+            }
+        };
+        let (held, waiting) = hold();
+        if is_done {
+            self.saving.changed_for(held);
+            self.save(context);
+        } else {
+            held.answer(Err(Refusal::new(ResponseCode::SYSTEM_ERROR, "the key-value configuration is full")));
+        }
+        Box::pin(async move {
+            waiting.await.unwrap_or_else(|_| Err(Refusal::gone("the key-value configuration")))
+        })
     }
+}
+
+impl Handler<Lookup> for KvConfig {
+    type Result = MessageResult<Lookup>;
+
+    fn handle(&mut self, wanted: Lookup, _: &mut Context<KvConfig>) -> Self::Result {
+        MessageResult(self.table.get(&wanted.namespace, &wanted.key).cloned())
+    }
+}
+
+impl Handler<Namespace> for KvConfig {
+    type Result = MessageResult<Namespace>;
+
+    fn handle(&mut self, Namespace(namespace): Namespace, _: &mut Context<KvConfig>) -> Self::Result {
+        MessageResult(self.table.namespace(&namespace).cloned())
+    }
+}
+
+// ---- requests
+
+/// PUT_KV_CONFIG.
+pub(super) async fn put(cast: &NameServerCast, call: &Call) -> Answer {
+    let PutKvConfigHeader { namespace, key, value } = call.command.header()?;
+    cast.kv.send(ChangeKey { namespace, key, value: Some(value) }).await??;
+    Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+/// DELETE_KV_CONFIG: a success whether there was such a key or not.
+pub(super) async fn delete(cast: &NameServerCast, call: &Call) -> Answer {
+    let DeleteKvConfigHeader { namespace, key } = call.command.header()?;
+    cast.kv.send(ChangeKey { namespace, key, value: None }).await??;
+    Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+/// GET_KV_CONFIG.
+pub(super) async fn get(cast: &NameServerCast, call: &Call) -> Answer {
+    let GetKvConfigHeader { namespace, key } = call.command.header()?;
+    let value = cast.kv.send(Lookup { namespace: namespace.clone(), key: key.clone() }).await?;
+    if value.is_none() {
+        let remark = format!("No config item, Namespace: {namespace} Key: {key}");
+        return Err(Refusal::new(ResponseCode::QUERY_NOT_FOUND, remark));
+    }
+    Ok(Command::response(ResponseCode::SUCCESS).with_header(&GetKvConfigReplyHeader { value }))
+}
+
+/// GET_KVLIST_BY_NAMESPACE.
+pub(super) async fn list(cast: &NameServerCast, call: &Call) -> Answer {
+    let GetKvlistByNamespaceHeader { namespace } = call.command.header()?;
+    let Some(table) = cast.kv.send(Namespace(namespace.clone())).await? else {
+        let remark = format!("No config item, Namespace: {namespace}");
+        return Err(Refusal::new(ResponseCode::QUERY_NOT_FOUND, remark));
+    };
+    let body = to_fastjson(&KvTable { table });
+    Ok(Command::response(ResponseCode::SUCCESS).with_body(Bytes::from(body)))
 }

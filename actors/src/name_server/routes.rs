@@ -22,6 +22,8 @@ use troupemq_codec::topic::{DataVersion, PERM_READ, PERM_WRITE};
 use super::liveness::{Alive, BrokerAddress, Liveness};
 use crate::net::LinkId;
 
+pub use lookup::{Route, UnitTopics};
+
 /// The id of a master.
 pub const MASTER_ID: i64 = 0;
 /// Silence after which a broker is gone that promised nothing, in ms.

@@ -3,7 +3,6 @@
 //! Invariants:
 //! - time and connections are numbers here; nothing waits.
 
-use super::lookup::UnitTopics;
 use super::*;
 
 const PERM_RW: i32 = PERM_READ | PERM_WRITE;

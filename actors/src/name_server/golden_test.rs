@@ -1,0 +1,249 @@
+//! Conversations that Java's brokers, clients and tools had with Java's name server 5.1.4, held with ours.
+//!
+//! Invariants:
+//! - every request of every recorded conversation is asked, and every answer compared: code, keys of the
+//!   extension fields, the remark of a refusal, and the body, byte for byte where it says the same thing;
+//! - what a conversation presupposes (a topic, a key) is registered before it is asked for, from Java's answer;
+//! - where ours differs it stands in [`DIFFERENCES`], with the reason.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use troupemq_codec::frame::take_frame;
+use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::request::*;
+use troupemq_codec::route::TopicRouteData;
+use troupemq_codec::topic::{TopicConfig, TopicConfigTable};
+use troupemq_codec::{Command, Request, Text, base64};
+use troupemq_store::ManualClock;
+
+use super::{NameServerConfig, answer};
+use crate::cast::NameServerCast;
+use crate::config::NodeClock;
+use crate::net::{Call, Link};
+
+/// Where ours answers otherwise: file, number of the request (0: all of the file), reason.
+const DIFFERENCES: &[(&str, i64, &str)] = &[
+    ("errors", 223, "a route without a topic is a malformed request, not an unknown topic named null"),
+    ("errors", 227, "the missing key is named"),
+    ("errors", 239, "the text of later releases: the key is in the black list"),
+    (
+        "register-compressed-531",
+        0,
+        "a compressed body is recognised and accepted; Java's answer is an accident",
+    ),
+];
+
+/// One frame of a conversation.
+struct Frame {
+    conn: u64,
+    is_from_server: bool,
+    number: i64,
+    command: Command,
+}
+
+/// A request with the answer that Java gave, if it gave one.
+struct Asked<'a> {
+    request: &'a Frame,
+    java: Option<&'a Command>,
+}
+
+#[test]
+fn every_recorded_request_is_answered_as_java_answers_it() {
+    let mut compared = 0;
+    let mut found = BTreeSet::new();
+    let mut wrong = Vec::new();
+    let system = actix_rt::System::new();
+    for (name, frames) in conversations() {
+        for difference in system.block_on(hold(&name, &frames, &mut compared)) {
+            match DIFFERENCES.iter().find(|known| known.0 == name && [0, difference.0].contains(&known.1)) {
+                Some(known) => _ = found.insert((known.0, known.1)),
+                None => wrong.push(format!("{name} {}: {}", difference.0, difference.1)),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared} answers:\n{}", wrong.len(), wrong.join("\n"));
+    let listed: BTreeSet<_> = DIFFERENCES.iter().map(|known| (known.0, known.1)).collect();
+    assert_eq!(found, listed, "differences that are none any more");
+    assert_eq!(compared, 497, "answers compared");
+}
+
+/// Holds one conversation with a fresh name server; gives the numbers of requests answered otherwise, and how.
+async fn hold(name: &str, frames: &[Frame], compared: &mut usize) -> Vec<(i64, String)> {
+    let mut differences = Vec::new();
+    let config = NameServerConfig { order_message_enable: true, ..NameServerConfig::default() };
+    let clock = NodeClock(Arc::new(ManualClock::at(1_795_968_000_000)));
+    let cast = NameServerCast::start(config, clock).unwrap();
+    for asked in pairs(frames) {
+        if !name.starts_with("register") {
+            presuppose(&cast, &asked).await;
+        }
+        let ours = ask(&cast, asked.request.conn, asked.request.command.clone()).await;
+        let Some(java) = asked.java else { continue };
+        *compared += 1;
+        let why = difference(asked.request.command.code, java, &ours);
+        differences.extend(why.map(|why| (asked.request.number, why)));
+    }
+    differences
+}
+
+fn pairs(frames: &[Frame]) -> Vec<Asked<'_>> {
+    let key = |frame: &Frame| (frame.conn, frame.command.opaque);
+    let answers = frames.iter().filter(|frame| frame.is_from_server);
+    let answers: HashMap<_, _> = answers.map(|frame| (key(frame), &frame.command)).collect();
+    let requests = frames.iter().filter(|frame| !frame.is_from_server);
+    let java = |frame: &Frame| answers.get(&key(frame)).copied().filter(|_| !frame.command.is_oneway());
+    requests.map(|request| Asked { request, java: java(request) }).collect()
+}
+
+async fn ask(cast: &NameServerCast, conn: u64, request: Command) -> Command {
+    let call = Call { command: request, link: Link::loose(conn, "127.0.0.1:5".parse().unwrap()) };
+    match answer(cast, &call).await {
+        Ok(answer) => answer,
+        Err(refusal) => Command::response(refusal.code).with_remark(refusal.remark),
+    }
+}
+
+/// How ours differs from Java's answer, if it does.
+fn difference(request: i32, java: &Command, ours: &Command) -> Option<String> {
+    if java.code != ours.code {
+        return Some(format!("{request}: code {} instead of {}, {:?}", ours.code, java.code, ours.remark));
+    }
+    let keys = |command: &Command| -> BTreeSet<String> {
+        command.fields.iter().map(|(key, _)| key.to_owned()).collect()
+    };
+    if keys(java) != keys(ours) {
+        return Some(format!("{request}: fields {:?} instead of {:?}", ours.fields, java.fields));
+    }
+    // On success Java leaves the text in place that it began with.
+    if java.code != 0 && java.remark != ours.remark {
+        return Some(format!("{request}: {:?} instead of {:?}", ours.remark, java.remark));
+    }
+    if body_of(request, &java.body) != body_of(request, &ours.body) {
+        let (ours, java) = (text(&ours.body), text(&java.body));
+        return Some(format!("{request}: {ours} instead of {java}"));
+    }
+    None
+}
+
+fn text(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).into_owned()
+}
+
+/// What is to be the same in a body: everything, but of lists only that they are some.
+fn body_of(request: i32, body: &[u8]) -> String {
+    match request {
+        GetAllTopicListFromNameserver::CODE | GetSystemTopicListFromNs::CODE if !body.is_empty() => {
+            let list: TopicList = from_loose(body).unwrap();
+            format!("a list, broker {:?}", list.broker_addr)
+        }
+        GetNamesrvConfig::CODE => text(body).lines().all(|line| line.contains('=')).to_string(),
+        _ => text(body),
+    }
+}
+
+/// Registers what Java's answer tells of.
+async fn presuppose(cast: &NameServerCast, asked: &Asked<'_>) {
+    let Some(java) = asked.java.filter(|java| java.code == 0) else { return };
+    match asked.request.command.code {
+        GetBrokerClusterInfo::CODE | GetAllTopicListFromNameserver::CODE if java.body.len() > 50 => {
+            register(cast, &[]).await;
+        }
+        GetRouteinfoByTopic::CODE => {
+            let header: GetRouteinfoByTopicHeader = asked.request.command.header().unwrap();
+            let route: TopicRouteData = from_loose(&java.body).unwrap();
+            let queues = &route.queue_datas[0];
+            let topic = TopicConfig {
+                topic_name: header.topic.clone(),
+                perm: queues.perm,
+                read_queue_nums: queues.read_queue_nums,
+                write_queue_nums: queues.write_queue_nums,
+                ..TopicConfig::default()
+            };
+            register(cast, &[topic]).await;
+            if let Some(value) = route.order_topic_conf {
+                put(cast, "ORDER_TOPIC_CONFIG", &header.topic, value).await;
+            }
+        }
+        GetKvConfig::CODE => {
+            let header: GetKvConfigHeader = asked.request.command.header().unwrap();
+            let value = java.fields.text("value").unwrap();
+            put(cast, &header.namespace, &header.key, value).await;
+        }
+        _ => {}
+    }
+}
+
+async fn put(cast: &NameServerCast, namespace: &str, key: &str, value: Text) {
+    let (namespace, key) = (Text::from(namespace), Text::from(key));
+    let put = Command::request::<PutKvConfig>(&PutKvConfigHeader { namespace, key, value });
+    assert_eq!(ask(cast, 0, put).await.code, 0);
+}
+
+/// Registers the broker of the recordings with two topics and these; each time with a newer version.
+async fn register(cast: &NameServerCast, topics: &[TopicConfig]) {
+    let header = RegisterBrokerHeader {
+        broker_name: Text::from("broker-a"),
+        broker_address: Text::from("127.0.0.1:10911"),
+        cluster_name: Text::from("GoldCluster"),
+        ha_address: Text::from("127.0.0.1:10912"),
+        acting_master: Some(false),
+        ..RegisterBrokerHeader::default()
+    };
+    let first = ["SELF_TEST_TOPIC", "broker-a"]
+        .map(|name| TopicConfig { topic_name: Text::from(name), ..TopicConfig::default() });
+    let topics = first.iter().chain(topics).map(|topic| (topic.topic_name.clone(), topic.clone()));
+    let mut table = TopicConfigTable {
+        topic_config_table: topics.collect::<BTreeMap<_, _>>(),
+        ..TopicConfigTable::default()
+    };
+    let names = table.topic_config_table.len();
+    table.data_version.counter = version_after(cast).await + i64::try_from(names).unwrap();
+    let body = RegisterBrokerBody { topic_config_serialize_wrapper: table, ..RegisterBrokerBody::default() };
+    let register = Command::request::<RegisterBroker>(&header).with_body(Bytes::from(body.encode()));
+    assert_eq!(ask(cast, 0, register).await.code, 0);
+}
+
+async fn version_after(cast: &NameServerCast) -> i64 {
+    let broker = super::liveness::BrokerAddress {
+        cluster: Text::from("GoldCluster"),
+        address: Text::from("127.0.0.1:10911"),
+    };
+    let known = cast.routes.send(super::registry::Heard(broker)).await.unwrap();
+    known.map_or(0, |version| version.counter)
+}
+
+fn conversations() -> Vec<(String, Vec<Frame>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/frames");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| (name_of(&path), frames_of(&path))).collect()
+}
+
+fn name_of(path: &std::path::Path) -> String {
+    path.file_name().unwrap().to_string_lossy().trim_end_matches(".jsonl.gz").to_owned()
+}
+
+fn frames_of(path: &PathBuf) -> Vec<Frame> {
+    let mut text = String::new();
+    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    let lines = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["to"] == "namesrv").map(|line| frame_of(&line)).collect()
+}
+
+fn frame_of(line: &Value) -> Frame {
+    let raw = base64::decode(line["raw"].as_str().unwrap()).unwrap();
+    let cut = take_frame(&mut BytesMut::from(&raw[..])).unwrap().unwrap();
+    Frame {
+        conn: line["conn"].as_u64().unwrap(),
+        is_from_server: line["from"] == "server",
+        number: line["n"].as_i64().unwrap(),
+        command: Command::decode(cut).unwrap(),
+    }
+}
