@@ -1,0 +1,174 @@
+//! A client of RocketMQ-compatible brokers: producers and consumers over the remoting protocol.
+//!
+//! Invariants:
+//! - it needs Tokio and the codec only, nothing of the broker;
+//! - there is no global state: every [`Client`] has its own connections, and all its tasks end with its last handle;
+//! - every wait has a limit, and every error says which server or setting it is about.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), troupemq::ClientError> {
+//! use troupemq::{Client, Message};
+//!
+//! let client = Client::builder().name_servers("127.0.0.1:9876").connect().await?;
+//! let producer = client.producer("orders-writer").start().await?;
+//! let receipt = producer.send(Message::new("orders", "hello").tag("new").key("42")).await?;
+//! println!("{} at {}:{}", receipt.message_id, receipt.queue, receipt.queue_offset);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Contents: [`producer`] sends, [`consumer`] receives as a member of a group, [`pull`] reads queues by hand;
+//! below them `hub` (what a client knows and tells all brokers), `routes`, `peers`, `link`.
+
+mod allocation;
+pub mod consumer;
+pub mod error;
+mod hub;
+mod identity;
+mod link;
+pub mod message;
+mod peers;
+pub mod producer;
+mod progress;
+pub mod pull;
+pub mod queue;
+mod routes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use troupemq_codec::request::{UpdateAndCreateTopic, UpdateAndCreateTopicHeader};
+
+use consumer::ConsumerBuilder;
+use error::ClientError;
+use hub::Hub;
+use producer::ProducerBuilder;
+use queue::Queue;
+
+pub(crate) use identity::epoch_ms;
+
+/// What to know before a [`Client`] can be made.
+#[derive(Debug, Clone)]
+pub struct ClientBuilder {
+    name_servers: Vec<String>,
+    instance: Option<String>,
+    request_timeout: Duration,
+    connect_timeout: Duration,
+}
+
+/// A connection to a cluster; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(crate) hub: Arc<Hub>,
+    /// Ends the client's own task with the last handle.
+    _keeper: Arc<hub::Keeper>,
+}
+
+impl Client {
+    /// What a client needs to know; only the name servers have no default.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder {
+            name_servers: Vec::new(),
+            instance: None,
+            request_timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(3),
+        }
+    }
+
+    /// A producer of a group.
+    pub fn producer(&self, group: &str) -> ProducerBuilder {
+        ProducerBuilder::new(self.clone(), group)
+    }
+
+    /// A consumer that shares the queues of its topics with the other members of its group.
+    pub fn consumer(&self, group: &str) -> ConsumerBuilder {
+        ConsumerBuilder::new(self.clone(), group)
+    }
+
+    /// The name by which brokers know this client.
+    pub fn client_id(&self) -> &str {
+        self.hub.identity.client_id()
+    }
+
+    /// The queues of a topic that can be read.
+    ///
+    /// # Errors
+    /// [`ClientError::NoRoute`] if no name server knows the topic.
+    pub async fn queues(&self, topic: &str) -> Result<Vec<Queue>, ClientError> {
+        Ok(self.hub.route(topic).await?.readable())
+    }
+
+    /// The queues of a topic that can be written to, the ones a send to a new topic would make included.
+    ///
+    /// # Errors
+    /// [`ClientError::NoRoute`] if no name server knows the topic and no broker makes topics on demand.
+    pub async fn writable_queues(&self, topic: &str) -> Result<Vec<Queue>, ClientError> {
+        Ok(self.hub.routes.route_for_send(&self.hub.peers, topic).await?.writable())
+    }
+
+    /// Makes a topic with `queues` queues on every master of the cluster, or changes it.
+    ///
+    /// # Errors
+    /// What the first broker that refuses says.
+    pub async fn create_topic(&self, topic: &str, queues: i32) -> Result<(), ClientError> {
+        let header = UpdateAndCreateTopicHeader {
+            topic: topic.into(),
+            default_topic: "TBW102".into(),
+            read_queue_nums: queues,
+            write_queue_nums: queues,
+            perm: 6,
+            topic_filter_type: "SINGLE_TAG".into(),
+            topic_sys_flag: Some(0),
+            order: Some(false),
+            ..Default::default()
+        };
+        for address in self.hub.masters().await? {
+            let link = self.hub.peers.link(&address).await?;
+            link.ask::<UpdateAndCreateTopic>(&header, Bytes::new(), self.hub.within).await?;
+        }
+        self.hub.routes.doubt(topic);
+        Ok(())
+    }
+}
+
+impl ClientBuilder {
+    /// The name servers: `host:port`, several separated by `;`.
+    pub fn name_servers(mut self, addresses: &str) -> ClientBuilder {
+        let parts = addresses.split([';', ',']).map(str::trim).filter(|address| !address.is_empty());
+        self.name_servers.extend(parts.map(str::to_owned));
+        self
+    }
+
+    /// What tells this client from others of the same machine in its client id. Default: process id and time.
+    pub fn instance(mut self, name: &str) -> ClientBuilder {
+        self.instance = Some(name.to_owned());
+        self
+    }
+
+    /// How long an answer is waited for. Default: 3 s.
+    pub fn request_timeout(mut self, within: Duration) -> ClientBuilder {
+        self.request_timeout = within;
+        self
+    }
+
+    /// How long a connection may take. Default: 3 s.
+    pub fn connect_timeout(mut self, within: Duration) -> ClientBuilder {
+        self.connect_timeout = within;
+        self
+    }
+
+    /// Makes the client; it must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`ClientError::Setting`] without a name server, [`ClientError::Connect`] if none can be reached.
+    pub async fn connect(self) -> Result<Client, ClientError> {
+        if self.name_servers.is_empty() {
+            return Err(ClientError::Setting { setting: "name_servers", why: "none was given".to_owned() });
+        }
+        let (hub, keeper) = Hub::start(self);
+        let client = Client { hub, _keeper: Arc::new(keeper) };
+        client.hub.reach_a_name_server().await?;
+        Ok(client)
+    }
+}

@@ -1,0 +1,287 @@
+//! Receives messages as a member of a group (RocketMQ's `DefaultMQPushConsumer`), as a stream.
+//!
+//! Invariants:
+//! - a message counts as done when it is acknowledged or sent back, and the group's progress never passes one that
+//!   is neither: after a crash it comes again;
+//! - no more than [`UNSETTLED_MAX`] messages of a queue are out at a time; a slow reader stops the pulls;
+//! - with the stream everything ends: progress is committed, the brokers are told, the queues go to the others.
+//!
+//! Contents: `member` shares queues out and commits, `lane` pulls one queue.
+
+mod lane;
+mod member;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use tokio::sync::{Notify, mpsc, oneshot};
+use troupemq_codec::Text;
+use troupemq_codec::filter::TagFilter;
+use troupemq_codec::heartbeat_data::{
+    ConsumeFromWhere, ConsumeType, ConsumerData, MessageModel, SubscriptionData,
+};
+use troupemq_codec::message::properties::RETRY_TOPIC;
+
+use super::error::ClientError;
+use super::hub::Membership;
+use super::message::Received;
+use super::{Client, epoch_ms};
+use lane::Lane;
+use member::{Event, Member};
+
+/// Messages of one queue that may be out unsettled.
+pub const UNSETTLED_MAX: usize = 1024;
+/// Messages that wait in the stream.
+const WAITING_MAX: usize = 256;
+/// Events that wait for the member's task.
+const EVENTS_MAX: usize = 4096;
+/// Prefix of the topic in which a group's messages come again.
+const RETRY_PREFIX: &str = "%RETRY%";
+
+/// Settings of a consumer.
+#[derive(Debug, Clone)]
+pub struct ConsumerBuilder {
+    client: Client,
+    settings: Settings,
+}
+
+/// What a member of a group does.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    group: Text,
+    subscriptions: Vec<Subscription>,
+    start: StartAt,
+    batch_max: i32,
+    hold: Duration,
+    broadcast: bool,
+}
+
+/// One topic of a consumer.
+#[derive(Debug, Clone)]
+struct Subscription {
+    topic: Text,
+    expression: Text,
+    filter: Arc<TagFilter>,
+    version: i64,
+}
+
+/// Where a group begins in a queue in which it has committed nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StartAt {
+    First,
+    Last,
+    Time(i64),
+}
+
+/// The messages of a consumer, as a stream.
+#[derive(Debug)]
+pub struct Deliveries {
+    queue: mpsc::Receiver<Result<Delivery, ClientError>>,
+    ended: oneshot::Receiver<()>,
+}
+
+/// A message that wants to be settled: acknowledged, or sent back. One that is dropped is sent back.
+#[derive(Debug)]
+pub struct Delivery {
+    message: Received,
+    /// `None` once it is settled.
+    lane: Option<Arc<Lane>>,
+}
+
+impl ConsumerBuilder {
+    pub(super) fn new(client: Client, group: &str) -> ConsumerBuilder {
+        let settings = Settings {
+            group: group.into(),
+            subscriptions: Vec::new(),
+            start: StartAt::Last,
+            batch_max: 32,
+            hold: Duration::from_secs(15),
+            broadcast: false,
+        };
+        ConsumerBuilder { client, settings }
+    }
+
+    /// Adds a topic. The expression names tags with `||` between them; `*` is everything.
+    pub fn subscribe(mut self, topic: &str, expression: &str) -> ConsumerBuilder {
+        self.settings.subscriptions.push(Subscription::new(topic, expression));
+        self
+    }
+
+    /// A new group begins with the first message there is.
+    pub fn from_first(mut self) -> ConsumerBuilder {
+        self.settings.start = StartAt::First;
+        self
+    }
+
+    /// A new group begins with what arrives from now on; this is the default.
+    pub fn from_last(mut self) -> ConsumerBuilder {
+        self.settings.start = StartAt::Last;
+        self
+    }
+
+    /// A new group begins with the first message stored at a time or later: epoch ms.
+    pub fn from_time(mut self, epoch_ms: i64) -> ConsumerBuilder {
+        self.settings.start = StartAt::Time(epoch_ms);
+        self
+    }
+
+    /// Every member gets all messages. Progress is not kept: each start begins anew.
+    pub fn broadcast(mut self) -> ConsumerBuilder {
+        self.settings.broadcast = true;
+        self
+    }
+
+    /// Most messages asked for at once. Default: 32, which is also what brokers give at most.
+    pub fn batch_max(mut self, messages: i32) -> ConsumerBuilder {
+        self.settings.batch_max = messages.clamp(1, i32::try_from(UNSETTLED_MAX).unwrap_or(i32::MAX));
+        self
+    }
+
+    /// How long a broker holds a pull that finds nothing. Default: 15 s.
+    pub fn hold(mut self, hold: Duration) -> ConsumerBuilder {
+        self.settings.hold = hold;
+        self
+    }
+
+    /// Joins the group and receives. A topic that does not exist yet is waited for.
+    ///
+    /// # Errors
+    /// [`ClientError::Setting`] without group or subscription, or if this client is a member already.
+    pub async fn stream(mut self) -> Result<Deliveries, ClientError> {
+        let missing = |setting| ClientError::Setting { setting, why: "there is none".to_owned() };
+        if self.settings.group.is_empty() {
+            return Err(missing("group"));
+        }
+        if self.settings.subscriptions.is_empty() {
+            return Err(missing("subscription"));
+        }
+        if !self.settings.broadcast {
+            let retry_topic = format!("{RETRY_PREFIX}{}", self.settings.group);
+            self.settings.subscriptions.push(Subscription::new(&retry_topic, TagFilter::ALL));
+        }
+        let changed = Arc::new(Notify::new());
+        let membership = Membership { data: self.settings.to_heartbeat(), changed: changed.clone() };
+        self.client.hub.add_consumer(&self.settings.group, membership)?;
+        let (sender, queue) = mpsc::channel(WAITING_MAX);
+        let (events, inbox) = mpsc::channel(EVENTS_MAX);
+        let (end, ended) = oneshot::channel();
+        let member = Member::new(self.client, self.settings, sender, events);
+        tokio::spawn(async move {
+            member.run(inbox, changed).await;
+            // Nobody waits if the stream was dropped instead of shut down.
+            let _ = end.send(());
+        });
+        Ok(Deliveries { queue, ended })
+    }
+}
+
+impl Settings {
+    fn to_heartbeat(&self) -> ConsumerData {
+        ConsumerData {
+            consume_from_where: match self.start {
+                StartAt::First => ConsumeFromWhere::FirstOffset,
+                StartAt::Last => ConsumeFromWhere::LastOffset,
+                StartAt::Time(_) => ConsumeFromWhere::Timestamp,
+            },
+            consume_type: ConsumeType::Passively,
+            group_name: self.group.clone(),
+            message_model: match self.broadcast {
+                true => MessageModel::Broadcasting,
+                false => MessageModel::Clustering,
+            },
+            subscription_data_set: self.subscriptions.iter().map(Subscription::to_heartbeat).collect(),
+            unit_mode: false,
+        }
+    }
+}
+
+impl Subscription {
+    fn new(topic: &str, expression: &str) -> Subscription {
+        let filter = Arc::new(TagFilter::parse(expression));
+        let expression = if filter.is_all() { TagFilter::ALL } else { expression };
+        Subscription { topic: topic.into(), expression: expression.into(), filter, version: epoch_ms() }
+    }
+
+    fn to_heartbeat(&self) -> SubscriptionData {
+        SubscriptionData {
+            topic: self.topic.clone(),
+            sub_string: self.expression.clone(),
+            tags_set: self.filter.tags().iter().cloned().collect(),
+            code_set: self.filter.codes().iter().copied().collect(),
+            sub_version: self.version,
+            ..Default::default()
+        }
+    }
+}
+
+impl Deliveries {
+    /// The next message; `None` after the end of the client.
+    pub async fn next(&mut self) -> Option<Result<Delivery, ClientError>> {
+        self.queue.recv().await
+    }
+
+    /// Leaves the group: commits the progress and tells the brokers. Messages that were not read are not lost, they
+    /// come again to whoever gets the queue.
+    pub async fn shutdown(mut self) {
+        self.queue.close();
+        // The task always sends before it ends; an error says that it is gone already.
+        let _ = self.ended.await;
+    }
+}
+
+impl Stream for Deliveries {
+    type Item = Result<Delivery, ClientError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.queue.poll_recv(context)
+    }
+}
+
+impl Delivery {
+    /// The message.
+    pub fn message(&self) -> &Received {
+        &self.message
+    }
+
+    /// Done with it: the group's progress may pass it.
+    ///
+    /// # Errors
+    /// [`ClientError::ShutDown`] if the consumer has ended: the message will come again.
+    pub async fn ack(mut self) -> Result<(), ClientError> {
+        let event = |lane| Event::Settled { lane, queue_offset: self.message.queue_offset() };
+        match self.lane.take() {
+            Some(lane) => lane.clone().tell(event(lane)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends it back: the broker delivers it again to the group after a while. The level is one of the broker's
+    /// delay levels; 0 lets it grow with each time, a negative one puts the message among the dead letters.
+    ///
+    /// # Errors
+    /// What the broker says; the message is then still not settled and comes again when the queue is next assigned.
+    pub async fn retry_later(mut self, level: i32) -> Result<(), ClientError> {
+        let Some(lane) = self.lane.take() else { return Ok(()) };
+        lane.send_back(&self.message, level).await?;
+        lane.clone().tell(Event::Settled { lane, queue_offset: self.message.queue_offset() }).await
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            lane.clone().dropped(Event::Dropped { lane, message: Box::new(self.message.clone()) });
+        }
+    }
+}
+
+/// A message that comes again bears the topic it was sent to.
+fn original_topic(topic: &Text, message: &troupemq_codec::Message) -> Text {
+    match message.properties.get(RETRY_TOPIC) {
+        Some(original) if topic.starts_with(RETRY_PREFIX) => original.into(),
+        _ => topic.clone(),
+    }
+}

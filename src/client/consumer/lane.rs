@@ -1,0 +1,174 @@
+//! One assigned queue of a consumer: the task that pulls it.
+//!
+//! Invariants:
+//! - the member's task hears of every message before the application can settle it;
+//! - a lane that was taken away delivers nothing any more and its messages change no progress.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::sleep;
+use troupemq_codec::ResponseCode;
+use troupemq_codec::request::{ConsumerSendMsgBack, ConsumerSendMsgBackHeader};
+
+use super::member::Event;
+use super::{Delivery, Settings, Subscription, UNSETTLED_MAX, original_topic};
+use crate::client::Client;
+use crate::client::error::ClientError;
+use crate::client::message::Received;
+use crate::client::pull::{PullRequest, PullStatus, Pulled};
+use crate::client::queue::Queue;
+
+/// Pause after a pull that failed.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Pause after the broker asked for one.
+const FLOW_CONTROL_PAUSE: Duration = Duration::from_millis(50);
+
+/// One assigned queue.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// Tells this assignment of the queue from earlier ones.
+    pub(crate) id: u64,
+    /// The queue.
+    pub(crate) queue: Arc<Queue>,
+    client: Client,
+    group: troupemq_codec::Text,
+    events: mpsc::Sender<Event>,
+    room: Semaphore,
+}
+
+impl Lane {
+    pub(crate) fn new(
+        id: u64,
+        queue: Queue,
+        client: Client,
+        settings: &Settings,
+        events: mpsc::Sender<Event>,
+    ) -> Lane {
+        let (queue, group) = (Arc::new(queue), settings.group.clone());
+        Lane { id, queue, client, group, events, room: Semaphore::new(UNSETTLED_MAX) }
+    }
+
+    /// Tells the member's task.
+    pub(crate) async fn tell(self: Arc<Lane>, event: Event) -> Result<(), ClientError> {
+        self.events.send(event).await.map_err(|_| ClientError::ShutDown { what: "consumer" })
+    }
+
+    /// Tells the member's task from where nothing can be waited for; if it cannot keep up, the message comes again
+    /// when the queue is next assigned.
+    pub(crate) fn dropped(self: Arc<Lane>, event: Event) {
+        if self.events.try_send(event).is_err() {
+            tracing::debug!(queue = %self.queue, "dropped message not sent back");
+        }
+    }
+
+    /// A message was settled: there is room for another.
+    pub(crate) fn make_room(&self) {
+        self.room.add_permits(1);
+    }
+
+    /// Gives a message back to the broker.
+    pub(crate) async fn send_back(&self, message: &Received, level: i32) -> Result<(), ClientError> {
+        let hub = &self.client.hub;
+        let link = hub.master_of(&self.queue.topic, &self.queue.broker_name).await?;
+        let stored = message.stored();
+        let header = ConsumerSendMsgBackHeader {
+            log_offset: stored.log_offset,
+            group: self.group.clone(),
+            delay_level: level,
+            origin_message_id: Some(stored.message_id().into()),
+            origin_topic: Some(stored.topic.clone()),
+            unit_mode: Some(false),
+            reconsume_max: None,
+        };
+        link.ask::<ConsumerSendMsgBack>(&header, Bytes::new(), hub.within).await.map(|_| ())
+    }
+
+    /// Pulls until it is aborted or the stream is gone.
+    pub(crate) async fn run(
+        self: Arc<Lane>,
+        subscription: Subscription,
+        mut wanted: PullRequest,
+        deliveries: mpsc::Sender<Result<Delivery, ClientError>>,
+    ) {
+        loop {
+            let batch = u32::try_from(wanted.messages_max).unwrap_or(1);
+            let Ok(room) = self.room.acquire_many(batch).await else { return };
+            let pulled = match self.client.pull(&self.queue, &wanted).await {
+                Ok(pulled) => pulled,
+                Err(error) => {
+                    drop(room);
+                    if self.rest_after(error, &deliveries).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            wanted.queue_offset = pulled.next_offset;
+            wanted.broker_id = pulled.broker_id;
+            if pulled.status == PullStatus::OffsetMoved {
+                let event = Event::Moved { lane: self.clone(), next_offset: pulled.next_offset };
+                if self.clone().tell(event).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            room.forget();
+            if self.hand_out(&subscription, pulled, batch, &deliveries).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Announces the messages to the member's task, then gives them to the application.
+    async fn hand_out(
+        self: &Arc<Lane>,
+        subscription: &Subscription,
+        pulled: Pulled,
+        batch: u32,
+        deliveries: &mpsc::Sender<Result<Delivery, ClientError>>,
+    ) -> Result<(), ClientError> {
+        let next_offset = pulled.next_offset;
+        let mut messages = pulled.messages;
+        messages.retain(|message| subscription.filter.matches_tags(message.tags()));
+        let unused = usize::try_from(batch).expect("32 bits fit").saturating_sub(messages.len());
+        self.room.add_permits(unused);
+        let queue_offsets = messages.iter().map(|message| message.queue_offset).collect();
+        self.clone().tell(Event::Delivered { lane: self.clone(), queue_offsets, next_offset }).await?;
+        for mut message in messages {
+            message.topic = original_topic(&self.queue.topic, &message);
+            let message = Received::new(message, self.queue.clone());
+            let delivery = Delivery { message, lane: Some(self.clone()) };
+            let gone = |_| ClientError::ShutDown { what: "consumer" };
+            deliveries.send(Ok(delivery)).await.map_err(gone)?;
+        }
+        Ok(())
+    }
+
+    /// Waits as long as the failure asks for; tells the application of refusals that will not pass by themselves.
+    async fn rest_after(
+        &self,
+        error: ClientError,
+        deliveries: &mpsc::Sender<Result<Delivery, ClientError>>,
+    ) -> Result<(), ClientError> {
+        tracing::debug!(queue = %self.queue, %error, "pull failed");
+        self.client.hub.routes.doubt(&self.queue.topic);
+        let lasting = [
+            ResponseCode::SUBSCRIPTION_PARSE_FAILED,
+            ResponseCode::NO_PERMISSION,
+            ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST,
+            ResponseCode::REQUEST_CODE_NOT_SUPPORTED,
+        ];
+        let pause = match error.code() {
+            Some(ResponseCode::FLOW_CONTROL | ResponseCode::SYSTEM_BUSY) => FLOW_CONTROL_PAUSE,
+            _ => PAUSE,
+        };
+        if error.code().is_some_and(|code| lasting.contains(&code)) {
+            deliveries.send(Err(error)).await.map_err(|_| ClientError::ShutDown { what: "consumer" })?;
+        }
+        sleep(pause).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! A member of a group: which queues are its own, how far it has come in each.
+//!
+//! Invariants:
+//! - one task owns the assignment and all progress; everything reaches it as an event;
+//! - progress of a queue is committed before the queue is given away;
+//! - an event of an assignment that has ended changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::request::{ConsumerList, GetConsumerListByGroup, GetConsumerListByGroupHeader};
+use troupemq_codec::{Request, Text};
+
+use super::lane::Lane;
+use super::{Delivery, Settings, StartAt, Subscription};
+use crate::client::Client;
+use crate::client::allocation::share;
+use crate::client::error::ClientError;
+use crate::client::message::Received;
+use crate::client::progress::Progress;
+use crate::client::pull::PullRequest;
+use crate::client::queue::Queue;
+
+/// How often the shares are computed without a reason.
+const REBALANCE: Duration = Duration::from_secs(20);
+/// How soon they are computed again when it could not be done.
+const REBALANCE_AGAIN: Duration = Duration::from_secs(1);
+/// How often progress is committed.
+const COMMIT: Duration = Duration::from_secs(5);
+/// Events taken at once.
+const EVENTS_TAKEN_MAX: usize = 256;
+
+/// What happened in a lane or to one of its messages.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Messages are about to be handed out.
+    Delivered { lane: Arc<Lane>, queue_offsets: Vec<i64>, next_offset: i64 },
+    /// A message is done with.
+    Settled { lane: Arc<Lane>, queue_offset: i64 },
+    /// The application dropped a message without a word.
+    Dropped { lane: Arc<Lane>, message: Box<Received> },
+    /// The broker moved the queue's offsets.
+    Moved { lane: Arc<Lane>, next_offset: i64 },
+}
+
+/// The state of the member's task.
+pub(crate) struct Member {
+    client: Client,
+    settings: Settings,
+    deliveries: mpsc::Sender<Result<Delivery, ClientError>>,
+    events: mpsc::Sender<Event>,
+    lanes: BTreeMap<Queue, Assigned>,
+    last_lane: u64,
+}
+
+struct Assigned {
+    lane: Arc<Lane>,
+    progress: Progress,
+    task: AbortHandle,
+}
+
+impl Drop for Assigned {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Member {
+    pub(crate) fn new(
+        client: Client,
+        settings: Settings,
+        deliveries: mpsc::Sender<Result<Delivery, ClientError>>,
+        events: mpsc::Sender<Event>,
+    ) -> Member {
+        Member { client, settings, deliveries, events, lanes: BTreeMap::new(), last_lane: 0 }
+    }
+
+    /// Works until the stream is closed or dropped.
+    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Event>, changed: Arc<Notify>) {
+        let deliveries = self.deliveries.clone();
+        let mut commits = interval(COMMIT);
+        commits.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut rebalance_at = Instant::now();
+        let mut taken = Vec::with_capacity(EVENTS_TAKEN_MAX);
+        loop {
+            tokio::select! {
+                biased;
+                () = deliveries.closed() => break,
+                _ = inbox.recv_many(&mut taken, EVENTS_TAKEN_MAX) => {
+                    for event in taken.drain(..) {
+                        self.on_event(event).await;
+                    }
+                }
+                () = changed.notified() => rebalance_at = self.rebalance().await,
+                () = sleep_until(rebalance_at) => rebalance_at = self.rebalance().await,
+                _ = commits.tick() => self.commit_all().await,
+            }
+        }
+        // What was acknowledged before the end still counts.
+        inbox.close();
+        while let Some(event) = inbox.recv().await {
+            self.on_event(event).await;
+        }
+        self.commit_all().await;
+        self.lanes.clear();
+        self.client.hub.remove_consumer(&self.settings.group).await;
+    }
+
+    async fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Delivered { lane, queue_offsets, next_offset } => {
+                if let Some(assigned) = self.assigned(&lane) {
+                    assigned.progress.delivered(queue_offsets, next_offset);
+                }
+            }
+            Event::Settled { lane, queue_offset } => {
+                lane.make_room();
+                if let Some(assigned) = self.assigned(&lane) {
+                    assigned.progress.settled(queue_offset);
+                }
+            }
+            Event::Moved { lane, next_offset } => {
+                if let Some(assigned) = self.assigned(&lane) {
+                    assigned.progress.restart(next_offset);
+                }
+            }
+            Event::Dropped { lane, message } => {
+                let still_wanted = !self.deliveries.is_closed() && self.assigned(&lane).is_some();
+                if !still_wanted || self.settings.broadcast {
+                    return;
+                }
+                match lane.send_back(&message, 0).await {
+                    Ok(()) => {
+                        lane.make_room();
+                        if let Some(assigned) = self.assigned(&lane) {
+                            assigned.progress.settled(message.queue_offset());
+                        }
+                    }
+                    Err(error) => tracing::warn!(queue = %lane.queue, %error, "message not sent back"),
+                }
+            }
+        }
+    }
+
+    fn assigned(&mut self, lane: &Lane) -> Option<&mut Assigned> {
+        self.lanes.get_mut(&*lane.queue).filter(|assigned| assigned.lane.id == lane.id)
+    }
+
+    /// Takes up and gives away queues; returns when to look again.
+    async fn rebalance(&mut self) -> Instant {
+        self.client.hub.heartbeat().await;
+        let mut again = REBALANCE;
+        for subscription in self.settings.subscriptions.clone() {
+            match self.own_share(&subscription.topic).await {
+                Ok(own) => self.take_over(&subscription, own, &mut again).await,
+                Err(error) => {
+                    tracing::debug!(topic = %subscription.topic, %error, "queues not shared out");
+                    again = REBALANCE_AGAIN;
+                }
+            }
+        }
+        Instant::now() + again
+    }
+
+    /// The queues of a topic that are this member's.
+    async fn own_share(&self, topic: &Text) -> Result<Vec<Queue>, ClientError> {
+        let hub = &self.client.hub;
+        let route = hub.route(topic).await?;
+        let queues = route.readable();
+        if self.settings.broadcast {
+            return Ok(queues);
+        }
+        // A broker of a topic that was just found has not heard of this member yet.
+        let addresses = route.addresses();
+        let no_queue = || ClientError::NoQueue { topic: topic.to_string(), wanted: "reachable" };
+        let (_, address) = addresses.first().ok_or_else(no_queue)?;
+        let link = hub.peers.link(address).await?;
+        let header = GetConsumerListByGroupHeader { group: self.settings.group.clone() };
+        let (_, body) = link.ask::<GetConsumerListByGroup>(&header, Bytes::new(), hub.within).await?;
+        let list: ConsumerList =
+            from_loose(&body).map_err(|cause| link.malformed::<GetConsumerListByGroup>(cause))?;
+        let own = hub.identity.client_id();
+        if !list.consumer_id_list.contains(own) {
+            return Err(ClientError::Setting {
+                setting: "group",
+                why: format!("{} does not know this member yet", GetConsumerListByGroup::NAME),
+            });
+        }
+        Ok(share(&queues, &list.consumer_id_list, own))
+    }
+
+    async fn take_over(&mut self, subscription: &Subscription, own: Vec<Queue>, again: &mut Duration) {
+        let of_topic = self.lanes.keys().filter(|queue| queue.topic == subscription.topic);
+        let given_away: Vec<_> = of_topic.filter(|queue| !own.contains(queue)).cloned().collect();
+        for queue in given_away {
+            tracing::debug!(%queue, "queue given away");
+            self.commit(&queue).await;
+            self.lanes.remove(&queue);
+        }
+        for queue in own {
+            if self.lanes.contains_key(&queue) {
+                continue;
+            }
+            match self.start_offset(&queue).await {
+                Ok(queue_offset) => self.begin(subscription, queue, queue_offset),
+                Err(error) => {
+                    tracing::debug!(%queue, %error, "queue not begun");
+                    *again = REBALANCE_AGAIN;
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, subscription: &Subscription, queue: Queue, queue_offset: i64) {
+        tracing::debug!(%queue, queue_offset, "queue taken up");
+        self.last_lane += 1;
+        let (client, events) = (self.client.clone(), self.events.clone());
+        let lane = Arc::new(Lane::new(self.last_lane, queue.clone(), client, &self.settings, events));
+        let wanted = PullRequest {
+            group: self.settings.group.clone(),
+            queue_offset,
+            messages_max: self.settings.batch_max,
+            expression: subscription.expression.clone(),
+            expression_version: subscription.version,
+            hold: self.settings.hold,
+            broker_id: 0,
+        };
+        let pulling = lane.clone().run(subscription.clone(), wanted, self.deliveries.clone());
+        let task = tokio::spawn(pulling).abort_handle();
+        self.lanes.insert(queue, Assigned { lane, progress: Progress::new(queue_offset), task });
+    }
+
+    async fn start_offset(&self, queue: &Queue) -> Result<i64, ClientError> {
+        if !self.settings.broadcast {
+            if let Some(queue_offset) = self.client.committed(&self.settings.group, queue).await? {
+                return Ok(queue_offset);
+            }
+            if queue.topic.starts_with(super::RETRY_PREFIX) {
+                return Ok(0);
+            }
+        }
+        match self.settings.start {
+            StartAt::First => self.client.min_offset(queue).await,
+            StartAt::Last => self.client.max_offset(queue).await,
+            StartAt::Time(epoch_ms) => self.client.offset_at(queue, epoch_ms).await,
+        }
+    }
+
+    async fn commit_all(&mut self) {
+        let queues: Vec<_> = self.lanes.keys().cloned().collect();
+        for queue in queues {
+            self.commit(&queue).await;
+        }
+    }
+
+    async fn commit(&mut self, queue: &Queue) {
+        if self.settings.broadcast {
+            return;
+        }
+        let Some(assigned) = self.lanes.get_mut(queue) else { return };
+        let Some(queue_offset) = assigned.progress.to_commit() else { return };
+        match self.client.commit(&self.settings.group, queue, queue_offset).await {
+            Ok(()) => assigned.progress.committed(queue_offset),
+            Err(error) => tracing::debug!(%queue, queue_offset, %error, "progress not committed"),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What all producers and consumers of a client share: identity, connections, routes, and what brokers are told.
+//!
+//! Invariants:
+//! - every known broker hears of every group at least every 30 s, and at once on a new connection;
+//! - a broker's notice that a group changed reaches the consumer of that group without waiting for a timer.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dashmap::DashMap;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
+use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, ProducerData};
+use troupemq_codec::loose_json::{from_loose, to_standard};
+use troupemq_codec::request::{GetBrokerClusterInfo, HeartBeat, NotifyConsumerIdsChanged, UnregisterClient};
+use troupemq_codec::request::{NotifyConsumerIdsChangedHeader, UnregisterClientHeader};
+use troupemq_codec::route::ClusterInfo;
+use troupemq_codec::{Command, NoHeader, Request, ResponseCode, Text};
+
+use super::ClientBuilder;
+use super::error::ClientError;
+use super::identity::Identity;
+use super::link::{Link, ServerCall};
+use super::peers::Peers;
+use super::routes::{Route, Routes};
+
+/// How often brokers hear of the client.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Requests of brokers that may wait for the client.
+const CALLS_MAX: usize = 256;
+
+/// The middle of a client.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) identity: Identity,
+    pub(crate) peers: Peers,
+    pub(crate) routes: Routes,
+    /// How long an answer is waited for.
+    pub(crate) within: Duration,
+    producers: DashMap<Text, usize>,
+    consumers: DashMap<Text, Membership>,
+}
+
+/// What brokers are told of a consumer, and how it is told of changes in its group.
+#[derive(Debug, Clone)]
+pub(crate) struct Membership {
+    pub(crate) data: ConsumerData,
+    pub(crate) changed: Arc<Notify>,
+}
+
+/// The client's own task; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Keeper(AbortHandle);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Hub {
+    /// Makes the hub and starts its task.
+    pub(crate) fn start(builder: ClientBuilder) -> (Arc<Hub>, Keeper) {
+        let (calls, inbox) = mpsc::channel(CALLS_MAX);
+        let first = builder.name_servers.first().map_or("", String::as_str);
+        let hub = Arc::new(Hub {
+            identity: Identity::new(first, builder.instance.as_deref()),
+            peers: Peers::new(calls, builder.connect_timeout),
+            routes: Routes::new(builder.name_servers, builder.request_timeout),
+            within: builder.request_timeout,
+            producers: DashMap::new(),
+            consumers: DashMap::new(),
+        });
+        let task = tokio::spawn(keep(Arc::downgrade(&hub), inbox, hub.peers.dialled()));
+        (hub, Keeper(task.abort_handle()))
+    }
+
+    /// The route of a topic.
+    pub(crate) async fn route(&self, topic: &str) -> Result<Arc<Route>, ClientError> {
+        self.routes.route(&self.peers, topic).await
+    }
+
+    /// The connection to the master of a broker name.
+    pub(crate) async fn master_of(&self, topic: &str, broker_name: &str) -> Result<Link, ClientError> {
+        let route = self.routes.route_for_send(&self.peers, topic).await?;
+        let no_queue = || ClientError::NoQueue { topic: topic.to_owned(), wanted: "reachable" };
+        self.peers.link(route.master(broker_name).ok_or_else(no_queue)?).await
+    }
+
+    /// The addresses of all masters of all clusters.
+    pub(crate) async fn masters(&self) -> Result<Vec<Text>, ClientError> {
+        let (_, body) = self.routes.ask_name_servers::<GetBrokerClusterInfo>(&self.peers, &NoHeader).await?;
+        let info: ClusterInfo = from_loose(&body).map_err(|cause| ClientError::Malformed {
+            address: "name server".to_owned(),
+            request: GetBrokerClusterInfo::NAME,
+            cause,
+        })?;
+        let masters: Vec<_> = info
+            .broker_addr_table
+            .values()
+            .filter_map(|broker| broker.broker_addrs.get(&0).cloned())
+            .collect();
+        if masters.is_empty() {
+            let why = "the name servers know no broker".to_owned();
+            return Err(ClientError::NoRoute { topic: "*".to_owned(), why });
+        }
+        Ok(masters)
+    }
+
+    /// Connects to a name server, so that a wrong address shows at once.
+    pub(crate) async fn reach_a_name_server(&self) -> Result<(), ClientError> {
+        self.routes.reach(&self.peers).await
+    }
+
+    /// A producer of a group began.
+    pub(crate) fn add_producer(&self, group: &Text) {
+        *self.producers.entry(group.clone()).or_insert(0) += 1;
+    }
+
+    /// A producer of a group ended; tells whether it was the last.
+    pub(crate) fn remove_producer(&self, group: &Text) -> bool {
+        if let Some(mut count) = self.producers.get_mut(group) {
+            *count -= 1;
+        }
+        self.producers.remove_if(group, |_, count| *count == 0).is_some()
+    }
+
+    /// A consumer began; a client has at most one of a group.
+    pub(crate) fn add_consumer(&self, group: &Text, membership: Membership) -> Result<(), ClientError> {
+        match self.consumers.entry(group.clone()) {
+            dashmap::Entry::Occupied(_) => {
+                let why = format!("this client has a consumer of group {group} already");
+                Err(ClientError::Setting { setting: "group", why })
+            }
+            dashmap::Entry::Vacant(vacant) => {
+                vacant.insert(membership);
+                Ok(())
+            }
+        }
+    }
+
+    /// A consumer ended: brokers are told, so that the others take over at once.
+    pub(crate) async fn remove_consumer(self: &Arc<Hub>, group: &Text) {
+        self.consumers.remove(group);
+        let header = UnregisterClientHeader {
+            client_id: self.identity.client_id().clone(),
+            consumer_group: Some(group.clone()),
+            producer_group: None,
+        };
+        self.tell_brokers::<UnregisterClient>(header, Bytes::new()).await;
+    }
+
+    /// Tells every known broker of every group.
+    pub(crate) async fn heartbeat(self: &Arc<Hub>) {
+        let producers = self.producers.iter().map(|entry| ProducerData { group_name: entry.key().clone() });
+        let data = HeartbeatData {
+            client_id: self.identity.client_id().clone(),
+            producer_data_set: producers.collect(),
+            consumer_data_set: self.consumers.iter().map(|entry| entry.data.clone()).collect(),
+            ..Default::default()
+        };
+        if data.producer_data_set.is_empty() && data.consumer_data_set.is_empty() {
+            return;
+        }
+        self.tell_brokers::<HeartBeat>(NoHeader, to_standard(&data).into()).await;
+    }
+
+    /// Asks every known broker the same; what they answer is only logged.
+    async fn tell_brokers<R: Request<Header: Clone + Send + Sync + 'static> + 'static>(
+        self: &Arc<Hub>,
+        header: R::Header,
+        body: Bytes,
+    ) {
+        let reads = !self.consumers.is_empty();
+        let brokers = self.routes.brokers().into_iter().filter(|(id, _)| *id == 0 || reads);
+        let addresses: BTreeSet<Text> = brokers.map(|(_, address)| address).collect();
+        let mut asked = JoinSet::new();
+        for address in addresses {
+            let (hub, header, body) = (self.clone(), header.clone(), body.clone());
+            asked.spawn(async move {
+                let answer = match hub.peers.link(&address).await {
+                    Ok(link) => link.call::<R>(&header, body, hub.within).await,
+                    Err(error) => Err(error),
+                };
+                match answer {
+                    Ok(answer) if answer.response_code() == ResponseCode::SUCCESS => {}
+                    Ok(answer) => {
+                        tracing::warn!(%address, request = R::NAME, code = %answer.response_code(), "refused")
+                    }
+                    Err(error) => tracing::debug!(%address, %error, "broker not told"),
+                }
+            });
+        }
+        while asked.join_next().await.is_some() {}
+    }
+
+    /// Does what a broker asks.
+    async fn serve(&self, call: ServerCall) {
+        let command = call.command;
+        match command.code {
+            NotifyConsumerIdsChanged::CODE => {
+                let Ok(header) = command.header::<NotifyConsumerIdsChangedHeader>() else { return };
+                if let Some(member) = self.consumers.get(&header.group) {
+                    member.changed.notify_one();
+                }
+            }
+            code if !command.is_oneway() => {
+                let remark = format!("request code {code} is not supported by this client");
+                let answer = Command::response(ResponseCode::REQUEST_CODE_NOT_SUPPORTED).with_remark(remark);
+                call.answers.send(answer.answering(&command)).await;
+            }
+            code => tracing::debug!(code, "one-way request of a broker passed over"),
+        }
+    }
+}
+
+/// The client's own task: heart-beats, and the requests of brokers.
+async fn keep(hub: Weak<Hub>, mut inbox: mpsc::Receiver<ServerCall>, dialled: Arc<Notify>) {
+    let mut ticks = interval(HEARTBEAT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            call = inbox.recv() => {
+                let (Some(call), Some(hub)) = (call, hub.upgrade()) else { return };
+                hub.serve(call).await;
+            }
+            _ = ticks.tick() => {
+                let Some(hub) = hub.upgrade() else { return };
+                hub.heartbeat().await;
+            }
+            () = dialled.notified() => {
+                let Some(hub) = hub.upgrade() else { return };
+                hub.heartbeat().await;
+            }
+        }
+    }
+}

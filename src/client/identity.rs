@@ -1,0 +1,122 @@
+//! What a client is called, and the ids it gives to messages.
+//!
+//! Invariants:
+//! - two clients never share an id, also not within one process;
+//! - two messages of a client never share an id: 65,536 a millisecond are told apart.
+//!
+//! RocketMQ's names: `ClientConfig#buildMQClientId`, `MessageClientIDSetter`.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use troupemq_codec::message::UniqueId;
+use troupemq_codec::message::message_id::UniqueIdText;
+use troupemq_codec::{Text, filter};
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+/// Who a client is.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    client_id: Text,
+    ip: IpAddr,
+    process_id: u16,
+    hash: u32,
+    counter: AtomicU16,
+}
+
+impl Identity {
+    /// The identity of a client that talks to a name server; `instance` stands for what differs from others.
+    pub(crate) fn new(name_server: &str, instance: Option<&str>) -> Identity {
+        let ip = own_address(name_server).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let process_id = std::process::id();
+        let now = epoch_nanos();
+        let client_id = match instance {
+            Some(instance) => format!("{ip}@{instance}"),
+            None => format!("{ip}@{process_id}#{now}"),
+        };
+        Identity {
+            hash: filter::java_hash(&format!("{client_id}#{now}")).cast_unsigned(),
+            client_id: client_id.into(),
+            ip,
+            process_id: u16::try_from(process_id & 0xFFFF).expect("16 bits were masked"),
+            counter: AtomicU16::new(0),
+        }
+    }
+
+    /// The client id, by which brokers know the members of groups.
+    pub(crate) fn client_id(&self) -> &Text {
+        &self.client_id
+    }
+
+    /// A new unique id for a message.
+    pub(crate) fn message_id(&self, now_ms: i64) -> UniqueIdText {
+        let id = UniqueId {
+            ip: self.ip,
+            process_id: self.process_id,
+            hash: self.hash,
+            month_ms: month_ms(now_ms),
+            counter: self.counter.fetch_add(1, Ordering::Relaxed),
+        };
+        id.text()
+    }
+}
+
+/// The time of the machine: epoch ms.
+pub(crate) fn epoch_ms() -> i64 {
+    i64::try_from(epoch_nanos() / 1_000_000).unwrap_or(i64::MAX)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a client has no store and with it no clock")]
+fn epoch_nanos() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
+}
+
+/// The address by which this machine reaches another; connecting a datagram socket sends nothing.
+fn own_address(peer: &str) -> Option<IpAddr> {
+    let any = if peer.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(peer).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Time since the start of the month, in UTC.
+fn month_ms(now_ms: i64) -> u32 {
+    let day_of_month = day_of_month(now_ms.div_euclid(DAY_MS));
+    u32::try_from((day_of_month - 1) * DAY_MS + now_ms.rem_euclid(DAY_MS))
+        .expect("31 days have 2.7 billion ms")
+}
+
+/// The day of the month, from 1, of a day counted from the epoch; by eras of 400 years that begin in March.
+fn day_of_month(epoch_day: i64) -> i64 {
+    let day_of_era = (epoch_day + 719_468).rem_euclid(146_097);
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    day_of_year - (153 * month + 2) / 5 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_of_the_month_are_those_of_the_calendar() {
+        // 1970-01-01, 1970-01-31, 1970-02-01, 2000-02-29, 2000-03-01, 2026-11-29, 1969-12-31
+        let days = [(0, 1), (30, 31), (31, 1), (11_016, 29), (11_017, 1), (20_786, 29), (-1, 31)];
+        for (epoch_day, expected) in days {
+            assert_eq!(day_of_month(epoch_day), expected, "day {epoch_day}");
+        }
+    }
+
+    #[test]
+    fn ids_of_one_client_differ() {
+        let identity = Identity::new("127.0.0.1:9876", None);
+        let ids: std::collections::HashSet<String> =
+            (0..1000).map(|_| identity.message_id(1).as_str().to_owned()).collect();
+        assert_eq!(ids.len(), 1000);
+        assert!(identity.client_id().contains('@'));
+    }
+}

@@ -1,0 +1,253 @@
+//! One connection to a server: requests out, answers back to who asked, the server's own requests to the client.
+//!
+//! Invariants:
+//! - one task owns the socket and the table of pending requests; it ends when the socket or the last handle does;
+//! - every caller gets an answer or an error: what is pending when the task ends fails with `Disconnected`;
+//! - no more than [`OUTBOUND_MAX_BYTES`] wait to be written: callers wait instead.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use troupemq_codec::frame::take_frame;
+use troupemq_codec::{Command, Request, ResponseCode};
+
+use super::error::ClientError;
+
+/// Bytes that may wait for the socket before further requests are left in the queue.
+const OUTBOUND_MAX_BYTES: usize = 256 << 10;
+/// Requests that may wait in the queue; a full one makes callers wait.
+const QUEUED_MAX: usize = 1024;
+/// Requests taken from the queue at once.
+const TAKEN_MAX: usize = 64;
+/// How often entries of callers that gave up are removed.
+const SWEEP: Duration = Duration::from_secs(5);
+/// Room made for each read.
+const READ_BYTES: usize = 64 << 10;
+
+/// A request of a server to this client, over the connection the client opened.
+#[derive(Debug)]
+pub(crate) struct ServerCall {
+    /// The request.
+    pub(crate) command: Command,
+    /// Where its answer goes.
+    pub(crate) answers: AnswerTo,
+}
+
+/// The way back of a [`ServerCall`]; does not keep the connection open.
+#[derive(Debug)]
+pub(crate) struct AnswerTo(mpsc::WeakSender<Order>);
+
+impl AnswerTo {
+    /// Sends an answer; nothing happens if the connection has ended.
+    pub(crate) async fn send(self, answer: Command) {
+        if let Some(orders) = self.0.upgrade() {
+            // A closed connection is the server's sign that it wants no answer any more.
+            let _ = orders.send(Order { command: answer, reply: None }).await;
+        }
+    }
+}
+
+/// Something to write, and who waits for the answer to it.
+#[derive(Debug)]
+struct Order {
+    command: Command,
+    reply: Option<oneshot::Sender<Command>>,
+}
+
+/// A handle to a connection; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    address: Arc<str>,
+    orders: mpsc::Sender<Order>,
+    next_opaque: Arc<AtomicI32>,
+}
+
+impl Link {
+    /// Connects within the time given; requests of the server go to `calls`.
+    pub(crate) async fn dial(
+        address: &str,
+        within: Duration,
+        calls: mpsc::Sender<ServerCall>,
+    ) -> Result<Link, ClientError> {
+        let failed = |cause| ClientError::Connect { address: address.to_owned(), cause };
+        let stream = match timeout(within, TcpStream::connect(address)).await {
+            Ok(connected) => connected.map_err(failed)?,
+            Err(_) => return Err(failed(io::ErrorKind::TimedOut.into())),
+        };
+        stream.set_nodelay(true).map_err(failed)?;
+        let (orders, queue) = mpsc::channel(QUEUED_MAX);
+        let wire = Wire {
+            address: address.into(),
+            queue,
+            answers: orders.downgrade(),
+            calls,
+            pending: HashMap::new(),
+            inbound: BytesMut::with_capacity(READ_BYTES),
+            outbound: BytesMut::with_capacity(READ_BYTES),
+        };
+        let address = wire.address.clone();
+        tokio::spawn(wire.run(stream));
+        Ok(Link { address, orders, next_opaque: Arc::new(AtomicI32::new(1)) })
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.orders.is_closed()
+    }
+
+    /// Sends a request and waits for its answer, whatever its code is.
+    pub(crate) async fn call<R: Request>(
+        &self,
+        header: &R::Header,
+        body: Bytes,
+        within: Duration,
+    ) -> Result<Command, ClientError> {
+        let (reply, answer) = oneshot::channel();
+        let order = Order { command: self.request::<R>(header, body), reply: Some(reply) };
+        let disconnected =
+            || ClientError::Disconnected { address: self.address.to_string(), request: R::NAME };
+        let exchange = async {
+            self.orders.send(order).await.map_err(|_| disconnected())?;
+            answer.await.map_err(|_| disconnected())
+        };
+        match timeout(within, exchange).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ClientError::TimedOut {
+                address: self.address.to_string(),
+                request: R::NAME,
+                after: within,
+            }),
+        }
+    }
+
+    /// Sends a request and reads the header of its answer; any code but success is an error.
+    pub(crate) async fn ask<R: Request>(
+        &self,
+        header: &R::Header,
+        body: Bytes,
+        within: Duration,
+    ) -> Result<(R::Reply, Bytes), ClientError> {
+        let answer = self.call::<R>(header, body, within).await?;
+        if answer.response_code() != ResponseCode::SUCCESS {
+            return Err(self.refusal::<R>(&answer));
+        }
+        let reply = answer.header().map_err(|cause| self.malformed::<R>(cause))?;
+        Ok((reply, answer.body))
+    }
+
+    /// Sends a request that nobody answers; returns when it is queued for the socket.
+    pub(crate) async fn tell<R: Request>(&self, header: &R::Header, body: Bytes) -> Result<(), ClientError> {
+        let command = self.request::<R>(header, body).oneway();
+        self.orders
+            .send(Order { command, reply: None })
+            .await
+            .map_err(|_| ClientError::Disconnected { address: self.address.to_string(), request: R::NAME })
+    }
+
+    /// An answer with a bad code as an error.
+    pub(crate) fn refusal<R: Request>(&self, answer: &Command) -> ClientError {
+        ClientError::Refused {
+            address: self.address.to_string(),
+            request: R::NAME,
+            code: answer.response_code(),
+            remark: answer.remark.as_ref().map(ToString::to_string).unwrap_or_default(),
+        }
+    }
+
+    /// An answer that cannot be read as an error.
+    pub(crate) fn malformed<R: Request>(&self, cause: troupemq_codec::CodecError) -> ClientError {
+        ClientError::Malformed { address: self.address.to_string(), request: R::NAME, cause }
+    }
+
+    fn request<R: Request>(&self, header: &R::Header, body: Bytes) -> Command {
+        let mut command = Command::request::<R>(header).with_body(body);
+        command.opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
+        command
+    }
+}
+
+/// What the task of a connection owns.
+struct Wire {
+    address: Arc<str>,
+    queue: mpsc::Receiver<Order>,
+    answers: mpsc::WeakSender<Order>,
+    calls: mpsc::Sender<ServerCall>,
+    pending: HashMap<i32, oneshot::Sender<Command>>,
+    inbound: BytesMut,
+    outbound: BytesMut,
+}
+
+impl Wire {
+    async fn run(mut self, stream: TcpStream) {
+        match self.carry(stream).await {
+            Ok(()) => tracing::debug!(address = %self.address, "connection closed"),
+            Err(cause) => tracing::debug!(address = %self.address, %cause, "connection lost"),
+        }
+    }
+
+    /// Reads and writes until one side ends.
+    async fn carry(&mut self, mut stream: TcpStream) -> io::Result<()> {
+        let (mut reader, mut writer) = stream.split();
+        let mut taken = Vec::with_capacity(TAKEN_MAX);
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let may_take = self.outbound.len() < OUTBOUND_MAX_BYTES;
+            tokio::select! {
+                read = reader.read_buf(&mut self.inbound) => {
+                    if read? == 0 {
+                        return Ok(());
+                    }
+                    self.deliver()?;
+                    self.inbound.reserve(READ_BYTES);
+                }
+                count = self.queue.recv_many(&mut taken, TAKEN_MAX), if may_take => {
+                    if count == 0 {
+                        writer.write_all_buf(&mut self.outbound).await?;
+                        return Ok(());
+                    }
+                    taken.drain(..).for_each(|order| self.enqueue(order));
+                }
+                written = writer.write_buf(&mut self.outbound), if !self.outbound.is_empty() => {
+                    written?;
+                }
+                _ = sweep.tick() => self.pending.retain(|_, reply| !reply.is_closed()),
+            }
+        }
+    }
+
+    fn enqueue(&mut self, order: Order) {
+        order.command.encode(&mut self.outbound);
+        if let Some(reply) = order.reply {
+            self.pending.insert(order.command.opaque, reply);
+        }
+    }
+
+    /// Hands every whole frame on.
+    fn deliver(&mut self) -> io::Result<()> {
+        let broken = |cause| io::Error::new(io::ErrorKind::InvalidData, cause);
+        while let Some(frame) = take_frame(&mut self.inbound).map_err(broken)? {
+            let command = Command::decode(frame).map_err(broken)?;
+            if command.is_response() {
+                if let Some(reply) = self.pending.remove(&command.opaque) {
+                    // Who does not listen any more has timed out or was cancelled.
+                    let _ = reply.send(command);
+                }
+            } else {
+                let call = ServerCall { command, answers: AnswerTo(self.answers.clone()) };
+                if self.calls.try_send(call).is_err() {
+                    tracing::debug!(address = %self.address, "request of the server dropped, too many wait");
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! The servers a client talks to: one connection to each address, made when first needed and again when lost.
+//!
+//! Invariants:
+//! - at most one connection is dialled to an address at a time; who comes meanwhile waits for it;
+//! - an address that could not be reached is not dialled again before its pause is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use dashmap::DashMap;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::Instant;
+
+use super::error::ClientError;
+use super::link::{Link, ServerCall};
+
+/// How long an address that could not be reached is left alone.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// All connections of a client.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    slots: DashMap<Arc<str>, Arc<Slot>>,
+    calls: mpsc::Sender<ServerCall>,
+    connect_within: Duration,
+    dialled: Arc<Notify>,
+}
+
+/// One address.
+#[derive(Debug)]
+struct Slot {
+    link: ArcSwapOption<Link>,
+    failed_at: ArcSwapOption<Instant>,
+    dialing: Semaphore,
+}
+
+impl Peers {
+    /// No connection yet; requests of servers go to `calls`.
+    pub(crate) fn new(calls: mpsc::Sender<ServerCall>, connect_within: Duration) -> Peers {
+        Peers { slots: DashMap::new(), calls, connect_within, dialled: Arc::new(Notify::new()) }
+    }
+
+    /// The connection to an address.
+    pub(crate) async fn link(&self, address: &str) -> Result<Link, ClientError> {
+        let slot = self.slot(address);
+        if let Some(link) = slot.open_link() {
+            return Ok(link);
+        }
+        let _permit = slot.dialing.acquire().await.expect("the semaphore of a slot is never closed");
+        if let Some(link) = slot.open_link() {
+            return Ok(link);
+        }
+        if slot.failed_at.load().as_ref().is_some_and(|failed_at| failed_at.elapsed() < PAUSE) {
+            let cause = std::io::ErrorKind::ConnectionRefused.into();
+            return Err(ClientError::Connect { address: address.to_owned(), cause });
+        }
+        let dialled = Link::dial(address, self.connect_within, self.calls.clone()).await;
+        match &dialled {
+            Ok(link) => {
+                slot.failed_at.store(None);
+                slot.link.store(Some(Arc::new(link.clone())));
+                self.dialled.notify_one();
+            }
+            Err(_) => slot.failed_at.store(Some(Arc::new(Instant::now()))),
+        }
+        dialled
+    }
+
+    /// Told after each new connection.
+    pub(crate) fn dialled(&self) -> Arc<Notify> {
+        self.dialled.clone()
+    }
+
+    fn slot(&self, address: &str) -> Arc<Slot> {
+        if let Some(slot) = self.slots.get(address) {
+            return slot.clone();
+        }
+        let made = || {
+            let (link, failed_at) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+            Arc::new(Slot { link, failed_at, dialing: Semaphore::new(1) })
+        };
+        self.slots.entry(address.into()).or_insert_with(made).clone()
+    }
+}
+
+impl Slot {
+    fn open_link(&self) -> Option<Link> {
+        self.link.load().as_deref().filter(|link| !link.is_closed()).cloned()
+    }
+}
