@@ -1,0 +1,90 @@
+//! The command line: what can be asked for, and who does it.
+//!
+//! Invariants:
+//! - each sub-command stands in one file of `cli/`, with its flags beside its code;
+//! - `--json` prints one JSON object a line and nothing else on standard output.
+
+mod bench;
+mod consume;
+mod logs;
+mod output;
+mod produce;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use troupemq::{Client, ClientError};
+
+/// Message broker compatible with Apache RocketMQ.
+#[derive(Debug, Parser)]
+#[command(name = "troupemq", version, about, args_conflicts_with_subcommands = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Task>,
+    /// What to log: off, error, warn, info, debug, trace, or targets such as troupemq=debug
+    #[arg(long, global = true, value_name = "LEVEL", default_value = "info")]
+    log: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    Produce(produce::Produce),
+    Consume(consume::Consume),
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+/// Where the cluster is.
+#[derive(Debug, Clone, Args)]
+struct Cluster {
+    /// Name servers, separated by `;`
+    #[arg(long, short = 'n', value_name = "ADDRS", default_value = "127.0.0.1:9876")]
+    namesrv: String,
+}
+
+/// Why a command ended without success.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("{what}: {cause}")]
+    Io { what: &'static str, cause: std::io::Error },
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Cluster {
+    async fn connect(&self) -> Result<Client, ClientError> {
+        Client::builder().name_servers(&self.namesrv).connect().await
+    }
+}
+
+/// Does what the command line says.
+pub(crate) fn run() -> ExitCode {
+    let line = CommandLine::parse();
+    if let Err(why) = logs::start(&line.log) {
+        return failed(&Failure::Other(why));
+    }
+    let done = match line.command {
+        Some(Task::Produce(task)) => on_tokio(task.run()),
+        Some(Task::Consume(task)) => on_tokio(task.run()),
+        Some(Task::Bench(task)) => on_tokio(task.run()),
+        None => Err(Failure::Other("no command given".to_owned())),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failed(&failure),
+    }
+}
+
+fn failed(failure: &Failure) -> ExitCode {
+    eprintln!("troupemq: {failure}");
+    ExitCode::FAILURE
+}
+
+/// Runs a command of the client on a runtime of its own.
+fn on_tokio(task: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let io = |cause| Failure::Io { what: "cannot start the runtime", cause };
+    runtime.map_err(io)?.block_on(task)
+}

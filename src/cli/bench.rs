@@ -1,0 +1,182 @@
+//! `troupemq bench`: load for any RocketMQ-compatible broker, ours or another.
+//!
+//! Invariants:
+//! - with a rate the load is an open loop: a message has a due time, and its latency counts from there, so that
+//!   waiting for a slow broker shows;
+//! - what happens during the warm-up is not counted.
+//!
+//! Contents: `drive` is one connection, `latency` the histogram, `report` what is printed.
+
+mod drive;
+mod latency;
+mod report;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
+use troupemq::Client;
+use troupemq_codec::HeaderForm;
+
+use super::output::Output;
+use super::{Cluster, Failure};
+use drive::{Driver, Outcome, Plan, Shot};
+use report::Report;
+
+/// Measure a broker
+#[derive(Debug, Subcommand)]
+pub(super) enum Bench {
+    /// Send messages as fast as they are taken, or at a rate
+    Send(Load),
+    /// Pull messages of a topic over and over
+    Pull(Load),
+}
+
+/// How the load looks.
+#[derive(Debug, Args)]
+pub(super) struct Load {
+    #[command(flatten)]
+    cluster: Cluster,
+    /// Topic; it is made if it does not exist
+    #[arg(long, short, default_value = "troupemq-bench")]
+    topic: String,
+    /// Queues of the topic, if it has to be made
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    queues: i32,
+    /// Connections
+    #[arg(long, short, value_name = "N", default_value_t = 4)]
+    connections: usize,
+    /// Requests in flight on each connection
+    #[arg(long, short, value_name = "N", default_value_t = 64)]
+    depth: usize,
+    /// Bytes of a body
+    #[arg(long, short, value_name = "BYTES", default_value_t = 1024)]
+    size: usize,
+    /// Messages asked for in one pull
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    messages: i32,
+    /// Requests a second over all connections; 0 is as fast as they are answered
+    #[arg(long, short, value_name = "N", default_value_t = 0)]
+    rate: u64,
+    /// How long to measure
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    seconds: u64,
+    /// How long to run before measuring
+    #[arg(long, value_name = "SECONDS", default_value_t = 1)]
+    warmup: u64,
+    /// Form of the request headers
+    #[arg(long, value_enum, default_value_t = Form::Json)]
+    header: Form,
+    /// Print the result as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Form {
+    Json,
+    Binary,
+}
+
+impl Bench {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let (load, shot) = match self {
+            Bench::Send(load) => (load, Shot::Send),
+            Bench::Pull(load) => (load, Shot::Pull),
+        };
+        let client = load.cluster.connect().await?;
+        let targets = load.targets(&client).await?;
+        let plan = Arc::new(load.plan(shot));
+        let mut drivers = JoinSet::new();
+        for number in 0..load.connections.max(1) {
+            let target = targets[number % targets.len()].clone();
+            drivers.spawn(Driver::connect(plan.clone(), target, number).await?.run());
+        }
+        let mut outcome = Outcome::default();
+        let bar = load.bar();
+        let mut ticks = interval(Duration::from_millis(200));
+        loop {
+            tokio::select! {
+                done = drivers.join_next() => match done {
+                    None => break,
+                    Some(done) => {
+                        let done = done.map_err(|cause| Failure::Other(format!("a connection broke off: {cause}")))?;
+                        outcome.add(done?);
+                    }
+                },
+                _ = ticks.tick() => load.show(&bar, &plan),
+            }
+        }
+        bar.finish_and_clear();
+        let report = Report::new(&load, &plan, &outcome);
+        let mut output = Output::new();
+        if load.json {
+            output.json(&report)?
+        } else {
+            output.line(report.to_string().as_bytes())?
+        }
+        output.flush()
+    }
+}
+
+impl Load {
+    /// The brokers of the topic with their queues; the topic is made if it has none.
+    async fn targets(&self, client: &Client) -> Result<Vec<drive::Target>, Failure> {
+        let queues = match client.queues(&self.topic).await {
+            Ok(queues) => queues,
+            Err(troupemq::ClientError::NoRoute { .. }) => {
+                client.create_topic(&self.topic, self.queues).await?;
+                client.queues(&self.topic).await?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        drive::targets(client, queues).await
+    }
+
+    fn plan(&self, shot: Shot) -> Plan {
+        let begin = Instant::now();
+        Plan {
+            shot,
+            topic: self.topic.as_str().into(),
+            body: vec![b'x'; self.size].into(),
+            messages_max: self.messages,
+            depth: self.depth.max(1),
+            form: match self.header {
+                Form::Json => HeaderForm::Json,
+                Form::Binary => HeaderForm::Binary,
+            },
+            pace: self.pace(),
+            begin,
+            count_from: begin + Duration::from_secs(self.warmup),
+            end: begin + Duration::from_secs(self.warmup + self.seconds.max(1)),
+            answered: Default::default(),
+        }
+    }
+
+    /// Time between two requests of one connection.
+    fn pace(&self) -> Option<Duration> {
+        let connections = u64::try_from(self.connections.max(1)).expect("a count of connections fits");
+        (self.rate > 0).then(|| Duration::from_nanos(1_000_000_000 * connections / self.rate))
+    }
+
+    fn bar(&self) -> ProgressBar {
+        let bar = ProgressBar::new((self.warmup + self.seconds.max(1)) * 1000);
+        if self.json {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let style = ProgressStyle::with_template("{bar:40} {msg}").expect("the template is fixed and right");
+        bar.with_style(style)
+    }
+
+    fn show(&self, bar: &ProgressBar, plan: &Plan) {
+        let ran = plan.begin.elapsed();
+        let answered = plan.answered.load(Ordering::Relaxed);
+        let rate = u128::from(answered) * 1000 / ran.as_millis().max(1);
+        bar.set_position(u64::try_from(ran.as_millis()).unwrap_or(u64::MAX));
+        bar.set_message(format!("{answered} requests, {rate}/s"));
+    }
+}

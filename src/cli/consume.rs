@@ -1,0 +1,187 @@
+//! `troupemq consume`: messages to lines of standard output.
+//!
+//! Invariants:
+//! - a message is acknowledged only after its line was written;
+//! - the command leaves its group in order, also on an interrupt.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::time::timeout;
+use troupemq::{Deliveries, Delivery, Received};
+
+use super::output::Output;
+use super::{Cluster, Failure};
+
+/// Receive messages: each becomes a line of standard output
+#[derive(Debug, Args)]
+pub(super) struct Consume {
+    #[command(flatten)]
+    cluster: Cluster,
+    /// Topic to read
+    #[arg(long, short)]
+    topic: String,
+    /// Tags to select, `||` between them
+    #[arg(long, value_name = "EXPRESSION", default_value = "*")]
+    tags: String,
+    /// Consumer group; its progress is kept by the brokers
+    #[arg(long, default_value = "troupemq-consume")]
+    group: String,
+    /// Where a new group begins: first, last, or a time in epoch ms
+    #[arg(long, value_name = "WHERE", default_value = "first")]
+    from: From,
+    /// Stop after this many messages
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Stop when nothing has come for this long
+    #[arg(long, value_name = "SECONDS")]
+    idle: Option<u64>,
+    /// Receive all messages, also those other members of the group get
+    #[arg(long)]
+    broadcast: bool,
+    /// Print a JSON object for each message
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a new group begins.
+#[derive(Debug, Clone, Copy)]
+enum From {
+    First,
+    Last,
+    Time(i64),
+}
+
+impl std::str::FromStr for From {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<From, String> {
+        match text {
+            "first" => Ok(From::First),
+            "last" => Ok(From::Last),
+            _ => text.parse().map(From::Time).map_err(|_| "first, last or epoch ms is wanted".to_owned()),
+        }
+    }
+}
+
+/// A message as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    topic: &'a str,
+    tag: Option<&'a str>,
+    keys: Vec<&'a str>,
+    message_id: String,
+    broker_name: &'a str,
+    queue_id: i32,
+    queue_offset: i64,
+    log_offset: i64,
+    born_timestamp: i64,
+    store_timestamp: i64,
+    reconsume_times: i32,
+    properties: BTreeMap<&'a str, &'a str>,
+    /// The body, if it is text.
+    body: Option<&'a str>,
+    /// The body, if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_hex: Option<String>,
+}
+
+impl Consume {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let client = self.cluster.connect().await?;
+        let mut consumer = client.consumer(&self.group).subscribe(&self.topic, &self.tags);
+        consumer = match self.from {
+            From::First => consumer.from_first(),
+            From::Last => consumer.from_last(),
+            From::Time(epoch_ms) => consumer.from_time(epoch_ms),
+        };
+        if self.broadcast {
+            consumer = consumer.broadcast();
+        }
+        let mut deliveries = consumer.stream().await?;
+        let outcome = tokio::select! {
+            outcome = self.print(&mut deliveries) => outcome,
+            () = interrupted() => Ok(()),
+        };
+        deliveries.shutdown().await;
+        outcome
+    }
+
+    async fn print(&self, deliveries: &mut Deliveries) -> Result<(), Failure> {
+        let mut output = Output::new();
+        let mut unsettled = Vec::new();
+        let mut printed = 0;
+        while self.count.is_none_or(|count| printed < count) {
+            // Lines are shown when nothing more is there to be read, and only then the messages are done with.
+            let next = match timeout(Duration::ZERO, deliveries.next()).await {
+                Ok(next) => next,
+                Err(_) => {
+                    settle(&mut output, &mut unsettled).await?;
+                    match self.wait(deliveries).await {
+                        Some(next) => next,
+                        None => return Ok(()),
+                    }
+                }
+            };
+            let Some(delivery) = next else { break };
+            let delivery = delivery?;
+            self.show(delivery.message(), &mut output)?;
+            unsettled.push(delivery);
+            printed += 1;
+        }
+        settle(&mut output, &mut unsettled).await
+    }
+
+    async fn wait(
+        &self,
+        deliveries: &mut Deliveries,
+    ) -> Option<Option<Result<Delivery, troupemq::ClientError>>> {
+        match self.idle {
+            Some(seconds) => timeout(Duration::from_secs(seconds), deliveries.next()).await.ok(),
+            None => Some(deliveries.next().await),
+        }
+    }
+
+    fn show(&self, message: &Received, output: &mut Output) -> Result<(), Failure> {
+        if !self.json {
+            return output.line(message.body());
+        }
+        let body = std::str::from_utf8(message.body()).ok();
+        output.json(&Shown {
+            topic: message.topic(),
+            tag: message.tag(),
+            keys: message.keys().collect(),
+            message_id: message.message_id(),
+            broker_name: &message.queue().broker_name,
+            queue_id: message.queue().queue_id,
+            queue_offset: message.queue_offset(),
+            log_offset: message.log_offset(),
+            born_timestamp: message.born_timestamp_ms(),
+            store_timestamp: message.store_timestamp_ms(),
+            reconsume_times: message.reconsume_times(),
+            properties: message.properties().collect(),
+            body,
+            body_hex: body
+                .is_none()
+                .then(|| message.body().iter().map(|byte| format!("{byte:02x}")).collect()),
+        })
+    }
+}
+
+async fn settle(output: &mut Output, unsettled: &mut Vec<Delivery>) -> Result<(), Failure> {
+    output.flush()?;
+    for delivery in unsettled.drain(..) {
+        delivery.ack().await?;
+    }
+    Ok(())
+}
+
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        // Without a handler the signal ends the program by itself.
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,42 @@
+//! Lines on standard output.
+//!
+//! Invariants:
+//! - a closed pipe (`troupemq consume | head`) ends the command without a word, like any other filter.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Failure;
+
+/// Standard output, buffered until [`Output::flush`].
+pub(super) struct Output(io::BufWriter<io::Stdout>);
+
+impl Output {
+    pub(super) fn new() -> Output {
+        Output(io::BufWriter::new(io::stdout()))
+    }
+
+    /// One line of bytes as they are.
+    pub(super) fn line(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.0.write_all(bytes).and_then(|()| self.0.write_all(b"\n")).map_err(failure)
+    }
+
+    /// One JSON object.
+    pub(super) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.0, value).map_err(|cause| failure(cause.into()))?;
+        self.line(b"")
+    }
+
+    /// Shows what was written so far.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        self.0.flush().map_err(failure)
+    }
+}
+
+fn failure(cause: io::Error) -> Failure {
+    if cause.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    Failure::Io { what: "cannot write to standard output", cause }
+}

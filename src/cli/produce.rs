@@ -1,0 +1,172 @@
+//! `troupemq produce`: lines of standard input, or one text, to messages.
+//!
+//! Invariants:
+//! - every line is sent or the command fails and says which was not;
+//! - memory is bounded by the number of sends in flight.
+
+use clap::Args;
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
+use tokio::task::JoinSet;
+use troupemq::{ClientError, Message, Producer, SendReceipt};
+
+use super::output::Output;
+use super::{Cluster, Failure};
+
+/// Send messages: each line of standard input, or TEXT
+#[derive(Debug, Args)]
+pub(super) struct Produce {
+    #[command(flatten)]
+    cluster: Cluster,
+    /// Topic to send to
+    #[arg(long, short)]
+    topic: String,
+    /// Tag of every message
+    #[arg(long)]
+    tag: Option<String>,
+    /// Key of every message; may be repeated
+    #[arg(long)]
+    key: Vec<String>,
+    /// Property of every message; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    property: Vec<String>,
+    /// Send to the queue this ordering key falls on
+    #[arg(long, value_name = "KEY")]
+    ordering_key: Option<String>,
+    /// Delay level of the broker: 1 is 1 s, 2 is 5 s, 3 is 10 s …
+    #[arg(long, value_name = "LEVEL")]
+    delay_level: Option<u8>,
+    /// Producer group
+    #[arg(long, default_value = "troupemq-produce")]
+    group: String,
+    /// Send at most this many lines, or TEXT this many times
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Sends in flight; 1 keeps the order of the lines within a queue
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    in_flight: usize,
+    /// Print a JSON object for each message
+    #[arg(long)]
+    json: bool,
+    /// Body of the message; without it the lines of standard input are sent
+    text: Option<String>,
+}
+
+/// What is told about a message that was sent.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent {
+    message_id: String,
+    offset_id: String,
+    topic: String,
+    broker_name: String,
+    queue_id: i32,
+    queue_offset: i64,
+}
+
+/// Where bodies come from.
+enum Bodies {
+    Text(String),
+    Lines(Lines<BufReader<Stdin>>),
+}
+
+impl Produce {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let client = self.cluster.connect().await?;
+        let producer = client.producer(&self.group).start().await?;
+        let mut bodies = match &self.text {
+            Some(text) => Bodies::Text(text.clone()),
+            None => Bodies::Lines(BufReader::new(tokio::io::stdin()).lines()),
+        };
+        let default_count = if self.text.is_some() { 1 } else { u64::MAX };
+        let count = self.count.unwrap_or(default_count);
+        let mut output = Output::new();
+        let mut in_flight = JoinSet::new();
+        let mut sent = 0;
+        for _ in 0..count {
+            let Some(body) = bodies.next().await? else { break };
+            if body.is_empty() {
+                continue;
+            }
+            if in_flight.len() >= self.in_flight.max(1) {
+                sent += self.report(in_flight.join_next().await, &mut output)?;
+            }
+            in_flight.spawn(send(producer.clone(), self.message(body)?, self.ordering_key.clone()));
+        }
+        while !in_flight.is_empty() {
+            sent += self.report(in_flight.join_next().await, &mut output)?;
+        }
+        if !self.json {
+            output.line(format!("sent {sent} messages to {}", self.topic).as_bytes())?;
+        }
+        output.flush()
+    }
+
+    fn message(&self, body: String) -> Result<Message, Failure> {
+        let mut message = Message::new(self.topic.as_str(), body);
+        if let Some(tag) = &self.tag {
+            message = message.tag(tag);
+        }
+        for key in &self.key {
+            message = message.key(key);
+        }
+        for pair in &self.property {
+            let wrong = || Failure::Other(format!("--property {pair}: NAME=VALUE is wanted"));
+            let (name, value) = pair.split_once('=').ok_or_else(wrong)?;
+            message = message.with_property(name, value);
+        }
+        if let Some(level) = self.delay_level {
+            message = message.delay_level(level);
+        }
+        Ok(message)
+    }
+
+    fn report(
+        &self,
+        done: Option<Result<Result<SendReceipt, ClientError>, tokio::task::JoinError>>,
+        output: &mut Output,
+    ) -> Result<u64, Failure> {
+        let Some(done) = done else { return Ok(0) };
+        let receipt = done.map_err(|cause| Failure::Other(format!("a send was cut off: {cause}")))??;
+        if self.json {
+            output.json(&Sent::from(receipt))?;
+        }
+        Ok(1)
+    }
+}
+
+async fn send(
+    producer: Producer,
+    message: Message,
+    ordering_key: Option<String>,
+) -> Result<SendReceipt, ClientError> {
+    match ordering_key {
+        Some(key) => producer.send_ordered(&key, message).await,
+        None => producer.send(message).await,
+    }
+}
+
+impl Bodies {
+    async fn next(&mut self) -> Result<Option<String>, Failure> {
+        match self {
+            Bodies::Text(text) => Ok(Some(text.clone())),
+            Bodies::Lines(lines) => {
+                let io = |cause| Failure::Io { what: "cannot read standard input", cause };
+                lines.next_line().await.map_err(io)
+            }
+        }
+    }
+}
+
+impl From<SendReceipt> for Sent {
+    fn from(receipt: SendReceipt) -> Sent {
+        Sent {
+            message_id: receipt.message_id,
+            offset_id: receipt.offset_id,
+            topic: receipt.queue.topic.to_string(),
+            broker_name: receipt.queue.broker_name.to_string(),
+            queue_id: receipt.queue.queue_id,
+            queue_offset: receipt.queue_offset,
+        }
+    }
+}
