@@ -43,6 +43,9 @@ pub struct StoreConfig {
     /// Size of a new consume queue extension's files in bytes. Default: 48 MiB. Bounds: 4 KiB … 2 GiB − 1.
     #[serde(rename = "mappedFileSizeConsumeQueueExt")]
     pub queue_extension_file_bytes: u64,
+    /// Whether new units keep filter bits in an extension. Default: false. What exists is read either way.
+    #[serde(rename = "enableConsumeQueueExt")]
+    pub queue_extension_enabled: bool,
     /// Hash slots of a new index file. Default: 5,000,000. Bounds: 1 … 2^31 − 1.
     #[serde(rename = "maxHashSlotNum")]
     pub index_slots_max: u32,
@@ -126,6 +129,7 @@ impl Default for StoreConfig {
             queue_file_bytes: 6_000_000,
             batch_queue_file_bytes: 13_800_000,
             queue_extension_file_bytes: 48 << 20,
+            queue_extension_enabled: false,
             index_slots_max: 5_000_000,
             index_entries_max: 20_000_000,
             index_enabled: true,

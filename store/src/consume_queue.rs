@@ -23,6 +23,7 @@ mod append;
 mod batch;
 mod by_time;
 mod expire;
+mod extension;
 mod files;
 mod recover;
 mod table;
@@ -31,19 +32,23 @@ mod unit;
 #[cfg(test)]
 mod consume_queue_test;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use troupemq_codec::Text;
 
+use self::extension::{QueueExtension, is_address};
 use self::files::{QueueFile, QueueFiles};
+use self::recover::Found;
 use self::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
+use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::index::topic_seed;
 
 pub use self::append::Put;
-pub use self::by_time::Boundary;
+pub use self::by_time::{Boundary, stored_ms};
+pub use self::extension::ExtensionUnit;
 pub(crate) use self::files::remove as remove_file;
 pub use self::recover::Trust;
 pub use self::table::QueueTable;
@@ -82,12 +87,22 @@ pub(crate) struct QueueFolder {
     root: PathBuf,
     kind: QueueKind,
     file_bytes: AtomicU64,
+    /// Size of a new extension's files.
+    extension_bytes: u64,
 }
 
 impl QueueFolder {
-    fn new(store: &Path, kind: QueueKind, file_bytes: u64) -> QueueFolder {
-        let whole = file_bytes.next_multiple_of(kind.unit_bytes());
-        QueueFolder { root: store.join(kind.folder()), kind, file_bytes: AtomicU64::new(whole) }
+    fn new(config: &StoreConfig, kind: QueueKind) -> QueueFolder {
+        let file_bytes = match kind {
+            QueueKind::Plain => config.queue_file_bytes,
+            QueueKind::Batch => config.batch_queue_file_bytes,
+        };
+        QueueFolder {
+            root: config.dir.join(kind.folder()),
+            kind,
+            file_bytes: AtomicU64::new(file_bytes.next_multiple_of(kind.unit_bytes())),
+            extension_bytes: config.queue_extension_file_bytes,
+        }
     }
 
     fn file_bytes(&self) -> u64 {
@@ -114,6 +129,8 @@ pub struct ConsumeQueue {
     removed: AtomicBool,
     /// Hash of the front of all index keys of the topic.
     key_seed: i32,
+    /// Opened on first need, which most stores never have.
+    extension: OnceLock<QueueExtension>,
 }
 
 impl ConsumeQueue {
@@ -131,6 +148,7 @@ impl ConsumeQueue {
             log_end: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             removed: AtomicBool::new(false),
+            extension: OnceLock::new(),
         }
     }
 
@@ -174,6 +192,13 @@ impl ConsumeQueue {
         self.log_end.load(Ordering::Acquire)
     }
 
+    /// What the extension of the queue keeps of a message, if there is one (`enableConsumeQueueExt`).
+    pub fn extension_unit(&self, queue_offset: i64) -> Option<ExtensionUnit> {
+        let position = self.position_of(queue_offset).filter(|_| self.unit(queue_offset).is_some())?;
+        let Ok(Found::Unit(unit)) = self.peek(position) else { return None };
+        self.read_extension(unit.tags_code)
+    }
+
     /// Hash of the front of all index keys of the topic.
     pub(crate) fn key_seed(&self) -> i32 {
         self.key_seed
@@ -213,6 +238,9 @@ impl ConsumeQueue {
         for file in self.files.list().iter().filter(|file| file.end() > flushed && file.start() < end) {
             file.flush()?;
         }
+        if let Some(extension) = self.extension.get() {
+            extension.flush()?;
+        }
         self.flushed.store(end, Ordering::Relaxed);
         Ok(())
     }
@@ -223,6 +251,40 @@ impl ConsumeQueue {
             file: self.dir(),
             at: self.end.load(Ordering::Relaxed),
             why: "the log gave out an offset that does not follow the last unit",
+        }
+    }
+
+    /// The extension, opened by its first user.
+    pub(crate) fn extension(&self) -> Result<&QueueExtension, StoreError> {
+        if let Some(extension) = self.extension.get() {
+            return Ok(extension);
+        }
+        let dir = extension::folder(&self.folder.root, &self.topic, self.queue_id);
+        let opened = QueueExtension::open(dir, self.folder.extension_bytes)?;
+        Ok(self.extension.get_or_init(|| opened))
+    }
+
+    /// Whether the last unit points into an extension that has nothing there.
+    pub(crate) fn lacks_extension(&self) -> Result<bool, StoreError> {
+        let end = self.end.load(Ordering::Acquire);
+        let Some(last) = end.checked_sub(self.kind().unit_bytes()) else { return Ok(false) };
+        Ok(match self.peek(last)? {
+            Found::Unit(unit) if is_address(unit.tags_code) => self.read_extension(unit.tags_code).is_none(),
+            _ => false,
+        })
+    }
+
+    #[cold]
+    fn read_extension(&self, tags_code: i64) -> Option<ExtensionUnit> {
+        if !is_address(tags_code) {
+            return None;
+        }
+        match self.extension() {
+            Ok(extension) => extension.read(tags_code),
+            Err(error) => {
+                tracing::error!(%error, "extension of a queue cannot be read");
+                None
+            }
         }
     }
 
@@ -254,7 +316,11 @@ impl ConsumeQueue {
                 let word = |offset| u32::from_be(map.word(at + offset).load(Ordering::Relaxed));
                 let words = [word(0), word(4), word(8), word(12), word(16)];
                 let queue_offset = i64::try_from(position / UNIT_BYTES as u64).ok()?;
-                Some(PlainUnit::from_words(words).at(queue_offset))
+                let mut unit = PlainUnit::from_words(words).at(queue_offset);
+                if is_address(unit.tags_code) {
+                    unit.tags_code = self.read_extension(unit.tags_code).map_or(0, |found| found.tags_code);
+                }
+                Some(unit)
             }
             QueueKind::Batch => {
                 let mut bytes = [0; BATCH_UNIT_BYTES];

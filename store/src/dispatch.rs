@@ -10,6 +10,10 @@ pub mod delay_levels;
 mod glance;
 mod rebuild;
 
+#[cfg(test)]
+mod golden_test;
+
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +26,7 @@ use self::glance::Glance;
 use crate::commit_log::Appended;
 use crate::commit_log::batch::{AppendBatch, PendingRecord};
 use crate::config::StoreConfig;
-use crate::consume_queue::{ConsumeQueue, Put, QueueKind, QueueTable, Unit};
+use crate::consume_queue::{ConsumeQueue, ExtensionUnit, Put, QueueKind, QueueTable, Unit};
 use crate::error::StoreError;
 use crate::index::{Durable, IndexReader, IndexWriter, Keys};
 
@@ -38,6 +42,15 @@ pub struct DispatchWriter {
     index: Option<IndexWriter>,
     delay_levels: DelayLevels,
     flusher: DispatchFlusher,
+    extends: bool,
+    filter_bits: Option<Box<dyn FilterBits>>,
+}
+
+/// Knows which filters a message matches (RocketMQ: `CommitLogDispatcherCalcBitMap`). The queue extension
+/// keeps the answer, so that a pull need not look at the message.
+pub trait FilterBits: fmt::Debug + Send {
+    /// Bloom bits of the filters that the encoded record matches; empty if there is none.
+    fn bits(&self, record: &[u8]) -> Vec<u8>;
 }
 
 /// Forces queues and index to the disk, from a thread that may wait; clones do the same.
@@ -72,7 +85,19 @@ impl DispatchWriter {
             index: index.reader().clone(),
             dispatched_to: Arc::new(AtomicU64::new(queues.log_end().unwrap_or(0))),
         };
-        Ok(DispatchWriter { queues, index: config.index_enabled.then_some(index), delay_levels, flusher })
+        Ok(DispatchWriter {
+            queues,
+            index: config.index_enabled.then_some(index),
+            delay_levels,
+            flusher,
+            extends: config.queue_extension_enabled,
+            filter_bits: None,
+        })
+    }
+
+    /// From now on the extension of the queues keeps these bits, if it is enabled.
+    pub fn keep_filter_bits(&mut self, filter_bits: Box<dyn FilterBits>) {
+        self.filter_bits = Some(filter_bits);
     }
 
     /// Position in the log up to which everything is in queues and index.
@@ -113,7 +138,7 @@ impl DispatchWriter {
         let log_offset = record.log_offset().cast_unsigned();
         let queue = self.queues.open_or_create(record.topic(), record.queue_id())?;
         let put = match sys_flag::is_visible(record.sys_flag()) {
-            true => queue.put(&self.unit(record, log_offset), record.store_timestamp_ms())?,
+            true => self.put(&queue, self.unit(record, log_offset), record.bytes())?,
             false => Put::Known,
         };
         if matches!(put, Put::Gap { .. }) {
@@ -146,14 +171,29 @@ impl DispatchWriter {
             tags_code: record.tags_code,
             count: record.advance,
         };
-        let store_timestamp_ms = match queue.kind() {
-            QueueKind::Plain => 0,
-            QueueKind::Batch => Glance::at(bytes).map_or(0, |seen| seen.store_timestamp_ms),
-        };
-        match queue.put(&unit, store_timestamp_ms)? {
+        match self.put(queue, unit, bytes)? {
             Put::Appended | Put::Known => Ok(()),
             Put::Gap { .. } => Err(queue.gap()),
         }
+    }
+
+    /// Appends a unit; what it cannot hold goes to the extension or is read from the record.
+    #[inline]
+    fn put(&self, queue: &ConsumeQueue, unit: Unit, record: &[u8]) -> Result<Put, StoreError> {
+        if queue.kind() == QueueKind::Plain && !self.extends {
+            return queue.put(&unit, 0);
+        }
+        let store_timestamp_ms = Glance::at(record).map_or(0, |seen| seen.store_timestamp_ms);
+        if queue.kind() == QueueKind::Batch || unit.queue_offset != queue.max_offset() {
+            return queue.put(&unit, store_timestamp_ms);
+        }
+        let bits = self.filter_bits.as_ref().map(|filters| filters.bits(record)).unwrap_or_default();
+        let extension = ExtensionUnit { tags_code: unit.tags_code, store_timestamp_ms, bits };
+        let tags_code = queue.extension()?.append(&extension).unwrap_or_else(|error| {
+            tracing::warn!(%error, topic = %queue.topic(), "filter bits are not kept");
+            unit.tags_code
+        });
+        queue.put(&Unit { tags_code, ..unit }, store_timestamp_ms)
     }
 
     /// Adds a record to the index, unless it says that a message is gone.

@@ -112,6 +112,21 @@ pub struct MessageFoundByJava {
     pub properties: serde_json::Map<String, Value>,
     /// Messages in the unit of a batch queue.
     pub batch_num: Option<u16>,
+    /// What the extension of the queue keeps.
+    #[serde(rename = "cqExt")]
+    pub extension: Option<ExtensionFoundByJava>,
+}
+
+/// A unit of a queue's extension as Java found it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtensionFoundByJava {
+    /// Hash of the tags.
+    pub tags_code: i64,
+    /// Store time, ms.
+    pub msg_store_time: i64,
+    /// The bits in hexadecimal digits.
+    pub filter_bit_map: String,
 }
 
 impl GoldenStore {

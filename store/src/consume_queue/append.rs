@@ -57,6 +57,16 @@ impl ConsumeQueue {
         Ok(Put::Appended)
     }
 
+    /// Forgets all units, so that the queue begins anew with whatever comes. For recovery alone.
+    pub(crate) fn reset(&self) -> Result<(), StoreError> {
+        self.files.retain(|_| false)?;
+        self.end.store(0, Ordering::Release);
+        self.log_end.store(0, Ordering::Release);
+        self.max_offset.store(0, Ordering::Release);
+        self.min_offset.store(0, Ordering::Release);
+        Ok(())
+    }
+
     /// Makes room for a unit whose predecessors the log has lost: a queue without a readable message starts
     /// anew at its offset, any other gets holes. For recovery alone.
     pub(crate) fn bridge(&self, to: i64) -> Result<(), StoreError> {
@@ -65,11 +75,7 @@ impl ConsumeQueue {
         let keeps = self.kind() == QueueKind::Plain && self.min_offset() < expected && lost <= HOLES_MAX;
         tracing::warn!(topic = %self.topic, queue_id = self.queue_id, lost, keeps, "messages are lost");
         if !keeps {
-            self.files.retain(|_| false)?;
-            self.end.store(0, Ordering::Release);
-            self.max_offset.store(0, Ordering::Release);
-            self.min_offset.store(0, Ordering::Release);
-            return Ok(());
+            return self.reset();
         }
         for queue_offset in expected..to {
             self.put(&Unit::hole(queue_offset, self.log_end()), 0)?;

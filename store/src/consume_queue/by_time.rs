@@ -4,8 +4,14 @@
 //! - the answer lies between minimum and maximum, whatever the time;
 //! - store times are taken as sorted; where the clock went back, the answer is near, not exact.
 
+use troupemq_codec::message::sys_flag;
+
 use super::batch::search;
 use super::{ConsumeQueue, Unit};
+use crate::reader::LogReader;
+
+/// Bytes of a record up to the end of its store time, if its born host is an IPv6 one.
+const HEAD_BYTES: usize = 76;
 
 /// Which of the messages around a time is meant (RocketMQ: `BoundaryType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +24,11 @@ pub enum Boundary {
 }
 
 impl ConsumeQueue {
+    /// The offset that belongs to `time_ms` (epoch ms). Reads one record of the log for each halving.
+    pub fn offset_by_time(&self, time_ms: i64, boundary: Boundary, log: &LogReader) -> i64 {
+        self.offset_by_stored_time(time_ms, boundary, |unit| stored_ms(log, unit))
+    }
+
     /// The offset that belongs to `time_ms`, with `stored_ms` telling when a unit's record was stored.
     /// A record that cannot be read counts as older than any time.
     pub fn offset_by_stored_time(
@@ -44,4 +55,14 @@ impl ConsumeQueue {
             Boundary::Upper => (border - 1).max(min),
         }
     }
+}
+
+/// When the record of a unit was stored, epoch ms; nothing if it cannot be read.
+pub fn stored_ms(log: &LogReader, unit: &Unit) -> Option<i64> {
+    let read = |head: &[u8]| {
+        let sys_flag = i32::from_be_bytes(*head.get(36..)?.first_chunk()?);
+        let born_host = if sys_flag & sys_flag::BORN_HOST_V6 != 0 { 20 } else { 8 };
+        Some(i64::from_be_bytes(*head.get(48 + born_host..)?.first_chunk()?))
+    };
+    log.look(unit.log_offset, HEAD_BYTES, read).flatten()
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::ConsumeQueue;
 use super::batch::search;
+use super::extension::is_address;
 use super::recover::Found;
 use crate::error::StoreError;
 
@@ -35,6 +36,19 @@ impl ConsumeQueue {
     /// Moves the minimum and deletes the files whose records are all before `log_min`; tells how many.
     pub(crate) fn expire(&self, log_min: u64) -> Result<usize, StoreError> {
         self.correct_min(log_min)?;
+        Ok(self.expire_files(log_min)? + self.expire_extension()?)
+    }
+
+    /// Deletes what the extension holds of messages that cannot be read any more.
+    fn expire_extension(&self) -> Result<usize, StoreError> {
+        let Some(position) = self.position_of(self.min_offset()) else { return Ok(0) };
+        match self.peek(position)? {
+            Found::Unit(unit) if is_address(unit.tags_code) => self.extension()?.expire(unit.tags_code),
+            _ => Ok(0),
+        }
+    }
+
+    fn expire_files(&self, log_min: u64) -> Result<usize, StoreError> {
         let bytes = self.kind().unit_bytes();
         let list = self.files.list().to_vec();
         let mut gone_below = 0;

@@ -45,8 +45,8 @@ struct Shared {
 impl QueueTable {
     /// Finds the queues on the disk; nothing is mapped, and nothing is known of their ends before `recover`.
     pub fn load(config: &StoreConfig) -> Result<QueueTable, StoreError> {
-        let plain = QueueFolder::new(&config.dir, QueueKind::Plain, config.queue_file_bytes);
-        let batch = QueueFolder::new(&config.dir, QueueKind::Batch, config.batch_queue_file_bytes);
+        let plain = QueueFolder::new(config, QueueKind::Plain);
+        let batch = QueueFolder::new(config, QueueKind::Batch);
         let table = QueueTable {
             shared: Arc::new(Shared {
                 plain: Arc::new(plain),
@@ -143,6 +143,18 @@ impl QueueTable {
     /// Cuts units from the end of each queue until `is_right` accepts the last one.
     pub fn verify(&self, is_right: impl Fn(&ConsumeQueue, &Unit) -> bool) -> Result<(), StoreError> {
         self.each(|queue| queue.verify(|unit| is_right(queue, unit)))
+    }
+
+    /// Drops queues whose extension is gone: their tags are lost with it, so they are made again from the log.
+    pub(crate) fn drop_unextended(&self) -> Result<(), StoreError> {
+        self.each(|queue| {
+            if !queue.lacks_extension()? {
+                return Ok(());
+            }
+            tracing::warn!(topic = %queue.topic(), queue_id = queue.queue_id(), "queue has lost its extension");
+            self.shared.damaged.store(true, Ordering::Relaxed);
+            queue.reset()
+        })
     }
 
     /// Moves the minimum of every queue behind what the log has lost.

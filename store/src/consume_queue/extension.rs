@@ -1,0 +1,222 @@
+//! What a queue knows of its messages beyond 20 bytes: bits of the filters they match (RocketMQ:
+//! `ConsumeQueueExt`).
+//!
+//! Invariants:
+//! - a unit is complete before the queue unit that holds its address is written;
+//! - a unit never crosses a file: four bytes stay free at the end, and `-1` says that a file is full;
+//! - an address is a byte position minus 2^63, so it is below every hash of tags.
+//!
+//! | at | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 2 | bytes of the unit |
+//! | 2 | 8 | tags code |
+//! | 10 | 8 | store time (ms) |
+//! | 18 | 2 | bytes of the bits |
+//! | 20 | … | the bits |
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::files::{QueueFile, QueueFiles};
+use crate::error::StoreError;
+use crate::segments::list_files;
+
+/// Bytes of a unit without bits.
+const HEAD_BYTES: usize = 20;
+/// Bytes that stay free at the end of a file.
+const END_BYTES: u64 = 4;
+/// Values from this one down are addresses.
+const ADDRESS_MAX: i64 = i32::MIN as i64 - 1;
+
+/// One unit of the extension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtensionUnit {
+    /// Hash of the tags.
+    pub tags_code: i64,
+    /// When the message was stored (epoch ms).
+    pub store_timestamp_ms: i64,
+    /// Bloom bits of the filters it matches; may be empty.
+    pub bits: Vec<u8>,
+}
+
+/// The extension of one queue.
+#[derive(Debug)]
+pub(crate) struct QueueExtension {
+    dir: PathBuf,
+    file_bytes: u64,
+    files: QueueFiles,
+    end: AtomicU64,
+}
+
+/// Whether the tags code of a queue unit is an address in the extension.
+pub(crate) fn is_address(tags_code: i64) -> bool {
+    tags_code <= ADDRESS_MAX
+}
+
+impl QueueExtension {
+    /// The extension in `dir`; `new_bytes` is the size of files if there is none yet.
+    pub(crate) fn open(dir: PathBuf, new_bytes: u64) -> Result<QueueExtension, StoreError> {
+        let found = list_files(&dir)?;
+        let file_bytes = found.first().map_or(new_bytes, |first| first.len);
+        // What does not fit is not read: its addresses answer nothing, and filters look at the messages.
+        let fits = found.windows(2).all(|pair| pair[0].start + file_bytes == pair[1].start);
+        let found = if fits { found } else { Vec::new() };
+        let file = |found: &crate::segments::SegmentFile| {
+            Arc::new(QueueFile::existing(&dir, found.start, found.len))
+        };
+        let files: Vec<_> = found.iter().filter(|file| file.len == file_bytes).map(file).collect();
+        let extension =
+            QueueExtension { dir, file_bytes, files: QueueFiles::found(files), end: AtomicU64::new(0) };
+        extension.end.store(extension.find_end()?, Ordering::Release);
+        Ok(extension)
+    }
+
+    /// The unit at an address.
+    pub(crate) fn read(&self, address: i64) -> Option<ExtensionUnit> {
+        let position = address.wrapping_sub(i64::MIN).cast_unsigned();
+        if !is_address(address) || position >= self.end.load(Ordering::Acquire) {
+            return None;
+        }
+        let file = self.files.at(position)?;
+        let (map, at) = (file.map().ok()?, file.at(position));
+        let mut head = [0; HEAD_BYTES];
+        if at + HEAD_BYTES > map.len() {
+            return None;
+        }
+        map.read(at, &mut head);
+        let [size, bit_bytes] = [0, 18].map(|at| usize::from(u16::from_be_bytes([head[at], head[at + 1]])));
+        if size != HEAD_BYTES + bit_bytes || at + size > map.len() {
+            return None;
+        }
+        let mut bits = vec![0; bit_bytes];
+        map.read(at + HEAD_BYTES, &mut bits);
+        let long = |at: usize| head[at..].first_chunk().map_or(0, |bytes| i64::from_be_bytes(*bytes));
+        Some(ExtensionUnit { tags_code: long(2), store_timestamp_ms: long(10), bits })
+    }
+
+    /// Appends a unit and answers its address. Fails for bits that no unit can hold.
+    pub(crate) fn append(&self, unit: &ExtensionUnit) -> Result<i64, StoreError> {
+        let size = HEAD_BYTES + unit.bits.len();
+        let max = u64::from(i16::MAX.cast_unsigned()).min(self.file_bytes - END_BYTES);
+        let Some(size_word) = i16::try_from(size).ok().filter(|_| size as u64 <= max) else {
+            return Err(StoreError::TooLong { what: "filter bits", len: size as u64, max });
+        };
+        let (file, position) = self.room(size as u64)?;
+        let bit_bytes = u16::try_from(unit.bits.len()).expect("bits are shorter than their unit");
+        let mut bytes = Vec::with_capacity(size);
+        bytes.extend_from_slice(&size_word.to_be_bytes());
+        bytes.extend_from_slice(&unit.tags_code.to_be_bytes());
+        bytes.extend_from_slice(&unit.store_timestamp_ms.to_be_bytes());
+        bytes.extend_from_slice(&bit_bytes.to_be_bytes());
+        bytes.extend_from_slice(&unit.bits);
+        file.map()?.write(file.at(position), &bytes);
+        self.end.store(position + size as u64, Ordering::Release);
+        Ok(position.cast_signed().wrapping_add(i64::MIN))
+    }
+
+    /// Deletes the files in front of the one that holds `address`; never the last.
+    pub(crate) fn expire(&self, address: i64) -> Result<usize, StoreError> {
+        let position = address.wrapping_sub(i64::MIN).cast_unsigned();
+        let last = self.files.list().last().map_or(0, |file| file.start());
+        self.files.retain(|file| file.end() > position || file.start() == last)
+    }
+
+    /// Forces the files to the disk.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        self.files.list().iter().rev().take(2).try_for_each(|file| file.flush())
+    }
+
+    /// The file and position where a unit of this size goes.
+    fn room(&self, size: u64) -> Result<(Arc<QueueFile>, u64), StoreError> {
+        let position = self.end.load(Ordering::Relaxed);
+        let last = self.files.list().last().map(Arc::clone);
+        match last {
+            Some(file) if position + size + END_BYTES <= file.end() => Ok((file, position)),
+            Some(file) => {
+                if position + 2 <= file.end() {
+                    file.map()?.write(file.at(position), &(-1_i16).to_be_bytes());
+                }
+                Ok((self.files.append(&self.dir, file.end(), self.file_bytes)?, file.end()))
+            }
+            None => Ok((self.files.append(&self.dir, 0, self.file_bytes)?, 0)),
+        }
+    }
+
+    /// Walks over the units of the last file.
+    fn find_end(&self) -> Result<u64, StoreError> {
+        let Some(file) = self.files.list().last().map(Arc::clone) else { return Ok(0) };
+        let map = file.map()?;
+        let mut at = 0;
+        loop {
+            let mut head = [0; HEAD_BYTES];
+            if at + HEAD_BYTES > map.len() {
+                break;
+            }
+            map.read(at, &mut head);
+            let [size, bit_bytes] =
+                [0, 18].map(|at| usize::from(u16::from_be_bytes([head[at], head[at + 1]])));
+            if size != HEAD_BYTES + bit_bytes || at + size > map.len() {
+                break;
+            }
+            at += size;
+        }
+        Ok(file.start() + at as u64)
+    }
+}
+
+/// Folder of the extension of a queue, beside the folder of all queues.
+pub(crate) fn folder(queues: &Path, topic: &str, queue_id: i32) -> PathBuf {
+    let store = queues.parent().unwrap_or(queues);
+    store.join("consumequeue_ext").join(topic).join(queue_id.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(number: i64, bit_bytes: usize) -> ExtensionUnit {
+        let bits = vec![u8::try_from(number).unwrap(); bit_bytes];
+        ExtensionUnit { tags_code: -number, store_timestamp_ms: 1000 + number, bits }
+    }
+
+    #[test]
+    fn units_are_found_by_their_address_across_files_and_starts() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || QueueExtension::open(dir.path().join("x"), 128).unwrap();
+        let extension = open();
+        let mut addresses = Vec::new();
+        for number in 0..20 {
+            addresses.push(open().append(&unit(number, 14)).unwrap());
+        }
+        // Three units of 34 bytes fit into 124.
+        assert_eq!(addresses[..4], [0, 34, 68, 128].map(|position: i64| position + i64::MIN));
+        let again = open();
+        for (number, address) in (0..).zip(&addresses) {
+            assert!(is_address(*address));
+            assert_eq!(again.read(*address), Some(unit(number, 14)));
+        }
+        assert_eq!(extension.read(addresses[0]), None);
+        assert_eq!(again.expire(addresses[7]).unwrap(), 2);
+        assert_eq!((again.read(addresses[5]), again.read(addresses[6])), (None, Some(unit(6, 14))));
+    }
+
+    #[test]
+    fn a_hash_is_no_address_and_a_wrong_address_answers_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let extension = QueueExtension::open(dir.path().join("x"), 128).unwrap();
+        let address = extension.append(&unit(1, 0)).unwrap();
+        assert!(!is_address(i64::from(i32::MIN)) && is_address(i64::from(i32::MIN) - 1));
+        for wrong in [0, address + 1, address + 20, address + 1000, ADDRESS_MAX] {
+            assert_eq!(extension.read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bits_that_no_unit_holds_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let extension = QueueExtension::open(dir.path().join("x"), 128).unwrap();
+        assert!(extension.append(&unit(1, 105)).is_err());
+        assert!(extension.append(&unit(1, 104)).is_ok());
+    }
+}
