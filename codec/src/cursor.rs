@@ -31,17 +31,20 @@ impl<'a> Cursor<'a> {
 
     /// The next `len` bytes.
     pub(crate) fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], CodecError> {
-        let short = CodecError::Short { what, need: len, have: self.rest.len() };
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(short)?;
+        let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.short(what, len)) };
         self.rest = rest;
         self.at = self.at.saturating_add(len);
         Ok(taken)
     }
 
+    #[cold]
+    fn short(&self, what: &'static str, need: usize) -> CodecError {
+        CodecError::Short { what, need, have: self.rest.len() }
+    }
+
     /// The next bytes as an array.
     pub(crate) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CodecError> {
-        let short = CodecError::Short { what, need: N, have: self.rest.len() };
-        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(short)?;
+        let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else { return Err(self.short(what, N)) };
         self.rest = rest;
         self.at = self.at.saturating_add(N);
         Ok(*taken)
@@ -99,7 +102,7 @@ impl<'a> Cursor<'a> {
             return Err(CodecError::invalid(what, len.to_string()));
         };
         if len > self.rest.len() {
-            return Err(CodecError::Short { what, need: len, have: self.rest.len() });
+            return Err(self.short(what, len));
         }
         Ok(len)
     }

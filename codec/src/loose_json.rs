@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use crate::error::CodecError;
 
 use read::{Budget, Reader};
-use tree::Json;
+use tree::{Json, VALUES_MAX};
 use write::{Dialect, Writer};
 
 /// Reads a body, whichever client wrote it.
@@ -32,9 +32,21 @@ use write::{Dialect, Writer};
 /// [`CodecError::Invalid`] with what was wrong, [`CodecError::TooLong`] for a text that is too deep or too
 /// large.
 pub fn from_loose<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    read_within(bytes, VALUES_MAX)
+}
+
+/// Reads a file of our own, which may have any number of values: an offset table of a large broker has millions.
+///
+/// # Errors
+/// As [`from_loose`], but never for the number of values.
+pub fn from_loose_trusted<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    read_within(bytes, usize::MAX)
+}
+
+fn read_within<T: DeserializeOwned>(bytes: &[u8], values_max: usize) -> Result<T, CodecError> {
     let text = std::str::from_utf8(bytes).map_err(|_| CodecError::invalid("UTF-8 of a body", bytes))?;
-    let root = Json::parse(text)?;
-    let budget = Budget::new();
+    let root = Json::parse(text, values_max)?;
+    let budget = Budget::new(values_max);
     Ok(T::deserialize(Reader::new(&root, &budget))?)
 }
 
@@ -58,7 +70,8 @@ fn write<T: Serialize>(value: &T, dialect: Dialect) -> Vec<u8> {
 #[cfg(test)]
 pub(crate) fn assert_holds(whole: &[u8], part: &[u8], name: &str) {
     let [whole, part] = [whole, part].map(|bytes| std::str::from_utf8(bytes).expect("JSON is text"));
-    let holds = Json::parse(part).and_then(|part| Json::parse(whole).map(|whole| whole.holds(&part)));
+    let holds = Json::parse(part, VALUES_MAX)
+        .and_then(|part| Json::parse(whole, VALUES_MAX).map(|whole| whole.holds(&part)));
     assert_eq!(holds, Ok(true), "{name}: {whole} does not hold {part}");
 }
 

@@ -23,7 +23,7 @@ use crate::error::CodecError;
 use crate::language::Language;
 
 /// Reads the whole header.
-pub(super) fn parse(header: &[u8], parsed: &mut Parsed) -> Result<(), CodecError> {
+pub(super) fn parse<'a>(header: &'a [u8], parsed: &mut Parsed<'a>) -> Result<(), CodecError> {
     let mut cursor = Cursor::new(header);
     parsed.code = i32::from(cursor.i16("code")?);
     parsed.language = Language::from_number(cursor.u8("language")?);
@@ -44,6 +44,8 @@ pub(super) fn parse(header: &[u8], parsed: &mut Parsed) -> Result<(), CodecError
     let fields = cursor.take(fields_len, "extension fields")?;
     // Lengths below 128 are ASCII, so one check mostly does for all.
     let all_utf8 = std::str::from_utf8(fields).ok();
+    parsed.text = all_utf8.unwrap_or_default();
+    parsed.text_at = fields_start;
     let mut cursor = Cursor::new(fields);
     while cursor.left() > 0 {
         let key_len = cursor.len16("key")?;
@@ -95,14 +97,15 @@ mod tests {
         header
     }
 
-    fn parsed(header: &[u8]) -> Result<Parsed, CodecError> {
+    fn parsed(header: &[u8]) -> Result<Parsed<'_>, CodecError> {
         let mut parsed = Parsed::default();
         parse(header, &mut parsed).map(|()| parsed)
     }
 
     #[test]
     fn the_fixed_part_is_read() {
-        let parsed = parsed(&header(&[0, 1, b'k', 0, 0, 0, 2, b'v', b'w'])).unwrap();
+        let header = header(&[0, 1, b'k', 0, 0, 0, 2, b'v', b'w']);
+        let parsed = parsed(&header).unwrap();
         let numbers = (parsed.code, parsed.version, parsed.opaque, parsed.flag);
         assert_eq!(numbers, (34, 479, 7, 0));
         assert_eq!((parsed.language, parsed.remark, parsed.fields.len()), (Language::Go, None, 1));

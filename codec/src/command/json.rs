@@ -1,7 +1,7 @@
 //! Reads a header in JSON in one pass, without an allocation.
 //!
 //! Invariants:
-//! - the bytes were checked to be UTF-8 before, so a piece between ASCII marks is UTF-8 too;
+//! - the bytes are checked to be UTF-8 first, so a piece between ASCII marks is UTF-8 too;
 //! - unknown keys are passed over whatever their value; `null` counts as absent;
 //! - in extension fields strings, numbers and truth values are taken (C++ clients write numbers), nothing
 //!   nested;
@@ -13,11 +13,13 @@ use crate::command::view::Parsed;
 use crate::error::CodecError;
 use crate::language::Language;
 
-/// Within this many bytes the end of a string is looked for byte by byte, which is faster than a search.
-const SHORT_STRING: usize = 16;
+/// Strings up to this many words are walked over word by word, which is faster than to begin a search.
+const SHORT_STRING_WORDS: usize = 4;
 
 /// Reads the whole header.
-pub(super) fn parse(header: &[u8], parsed: &mut Parsed) -> Result<(), CodecError> {
+pub(super) fn parse<'a>(header: &'a [u8], parsed: &mut Parsed<'a>) -> Result<(), CodecError> {
+    let text = std::str::from_utf8(header);
+    parsed.text = text.map_err(|_| CodecError::invalid("UTF-8 of a header", header))?;
     let mut scan = Scan { bytes: header, at: 0 };
     scan.members(|scan, key| scan.top_level(key, parsed))
 }
@@ -28,7 +30,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn top_level(&mut self, key: Span, parsed: &mut Parsed) -> Result<(), CodecError> {
+    fn top_level(&mut self, key: Span, parsed: &mut Parsed<'_>) -> Result<(), CodecError> {
         match self.bytes.get(key.range()).unwrap_or_default() {
             b"code" => parsed.code = self.int()?,
             b"flag" => parsed.flag = self.int()?,
@@ -42,7 +44,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn ext_fields(&mut self, parsed: &mut Parsed) -> Result<(), CodecError> {
+    fn ext_fields(&mut self, parsed: &mut Parsed<'_>) -> Result<(), CodecError> {
         if self.peek() == Some(b'n') {
             return self.scalar().map(drop);
         }
@@ -107,14 +109,19 @@ impl Scan<'_> {
     /// The text up to the closing quote; the opening one is passed.
     fn string(&mut self) -> Result<Span, CodecError> {
         let start = self.at;
-        let rest = self.bytes.get(start..).unwrap_or_default();
-        let mut begins = rest.iter().take(SHORT_STRING);
-        if let Some(len) = begins.position(|byte| matches!(byte, b'"' | b'\\')) {
-            let end = start.wrapping_add(len);
-            if rest.get(len) == Some(&b'"') {
-                self.at = end.wrapping_add(1);
-                return Ok(Span::new(start, end));
+        for _ in 0..SHORT_STRING_WORDS {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let Some(word) = rest.first_chunk::<8>() else { break };
+            let Some(len) = mark_in(*word) else {
+                self.at = self.at.wrapping_add(8);
+                continue;
+            };
+            let end = self.at.wrapping_add(len);
+            if self.bytes.get(end) != Some(&b'"') {
+                break;
             }
+            self.at = end.wrapping_add(1);
+            return Ok(Span::new(start, end));
         }
         self.long_string(start)
     }
@@ -192,6 +199,15 @@ impl Scan<'_> {
     }
 }
 
+/// Where in eight bytes the first quote or backslash is.
+fn mark_in(bytes: [u8; 8]) -> Option<usize> {
+    const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let zeros = |word: u64| !((word & LOW_BITS).wrapping_add(LOW_BITS) | word | LOW_BITS);
+    let word = u64::from_be_bytes(bytes);
+    let marks = zeros(word ^ 0x2222_2222_2222_2222) | zeros(word ^ 0x5c5c_5c5c_5c5c_5c5c);
+    if marks == 0 { None } else { Some((marks.leading_zeros() / 8) as usize) }
+}
+
 fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
@@ -234,7 +250,7 @@ pub(super) fn meaning(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parsed(header: &str) -> Result<Parsed, CodecError> {
+    fn parsed(header: &str) -> Result<Parsed<'_>, CodecError> {
         let mut parsed = Parsed::default();
         parse(header.as_bytes(), &mut parsed).map(|()| parsed)
     }
@@ -275,6 +291,34 @@ mod tests {
         assert!(parsed(r#"{"extFields":{"a":{}}}"#).is_err());
         assert!(parsed(r#"{"extFields":{"a":"\q"}}"#).is_err());
         assert!(parsed(&format!(r#"{{"x":{}"#, "[".repeat(100_000))).is_err());
+    }
+
+    #[test]
+    fn the_first_mark_of_a_word_is_found_at_every_place() {
+        for mark in [b'"', b'\\'] {
+            for other in [0, b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xdc, 0xff] {
+                for place in 0..8 {
+                    let mut word = [other; 8];
+                    *word.get_mut(place).unwrap() = mark;
+                    assert_eq!(mark_in(word), Some(place));
+                    assert_eq!(mark_in([other; 8]), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strings_of_all_lengths_end_where_they_end() {
+        for len in 0..100 {
+            for (tail, escapes) in [("", false), ("\\n", true)] {
+                let header = format!(r#"{{"remark":"{}{tail}","opaque":7}}"#, "ä".repeat(len));
+                let parsed = parsed(&header).unwrap();
+                let remark = parsed.remark.unwrap();
+                let wanted = "ä".repeat(len).len().saturating_add(tail.len());
+                assert_eq!((remark.range().len(), parsed.opaque), (wanted, 7));
+                assert_eq!(remark.has_escapes(), escapes);
+            }
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::language::Language;
 
 /// What a header says, as numbers and positions in it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Parsed {
+pub(super) struct Parsed<'a> {
     pub(super) code: i32,
     pub(super) language: Language,
     pub(super) version: i32,
@@ -27,6 +27,10 @@ pub(super) struct Parsed {
     pub(super) flag: i32,
     pub(super) remark: Option<Span>,
     pub(super) fields: FieldSpans,
+    /// The part of the header that is known to be text.
+    pub(super) text: &'a str,
+    /// Where in the header that part begins.
+    pub(super) text_at: usize,
 }
 
 /// A command that borrows its frame.
@@ -47,10 +51,7 @@ pub struct CommandView<'a> {
     /// Where in the frame the body is.
     pub body: Range<usize>,
     header: &'a [u8],
-    /// The header again if all of it is text.
-    text: Option<&'a str>,
-    remark: Option<Span>,
-    fields: FieldSpans,
+    parsed: Parsed<'a>,
 }
 
 impl<'a> CommandView<'a> {
@@ -59,13 +60,8 @@ impl<'a> CommandView<'a> {
         let (form, header_at) = header_of(frame)?;
         let header = frame.get(header_at.clone()).unwrap_or_default();
         let mut parsed = Parsed::default();
-        let mut text = None;
         match form {
-            HeaderForm::Json => {
-                let whole = std::str::from_utf8(header);
-                text = Some(whole.map_err(|_| CodecError::invalid("UTF-8 of a header", header))?);
-                json::parse(header, &mut parsed)?;
-            }
+            HeaderForm::Json => json::parse(header, &mut parsed)?,
             HeaderForm::Binary => binary::parse(header, &mut parsed)?,
         }
         Ok(CommandView {
@@ -77,9 +73,7 @@ impl<'a> CommandView<'a> {
             form,
             body: header_at.end..frame.len(),
             header,
-            text,
-            remark: parsed.remark,
-            fields: parsed.fields,
+            parsed,
         })
     }
 
@@ -100,38 +94,39 @@ impl<'a> CommandView<'a> {
 
     /// The value of a key as it stands in the header.
     pub fn value(&self, key: &str) -> Option<Value<'a>> {
-        let mut latest_first = self.fields.iter().rev();
+        let mut latest_first = self.parsed.fields.iter().rev();
         latest_first.find(|field| self.value_at(field.key).is(key)).map(|field| self.value_at(field.value))
     }
 
     /// The remark.
     pub fn remark(&self) -> Option<Cow<'a, str>> {
-        self.remark.map(|span| self.value_at(span).to_cow())
+        self.parsed.remark.map(|span| self.value_at(span).to_cow())
     }
 
     /// All fields in their order, key and value as they stand in the header.
     pub fn fields(&self) -> impl Iterator<Item = (Value<'a>, Value<'a>)> {
-        self.fields.iter().map(|field| (self.value_at(field.key), self.value_at(field.value)))
+        self.parsed.fields.iter().map(|field| (self.value_at(field.key), self.value_at(field.value)))
     }
 
     /// Number of fields.
     pub fn fields_len(&self) -> usize {
-        self.fields.len()
+        self.parsed.fields.len()
     }
 
     pub(super) fn field_spans(&self) -> &FieldSpans {
-        &self.fields
+        &self.parsed.fields
     }
 
     pub(super) fn remark_span(&self) -> Option<Span> {
-        self.remark
+        self.parsed.remark
     }
 
     pub(super) fn value_at(&self, span: Span) -> Value<'a> {
-        let text = match self.text {
-            Some(text) => text.get(span.range()),
-            None => self.header.get(span.range()).and_then(|bytes| std::str::from_utf8(bytes).ok()),
-        };
+        let range = span.range();
+        let in_text =
+            range.start.checked_sub(self.parsed.text_at).zip(range.end.checked_sub(self.parsed.text_at));
+        let text = in_text.and_then(|(start, end)| self.parsed.text.get(start..end));
+        let text = text.or_else(|| std::str::from_utf8(self.header.get(range)?).ok());
         Value { text: text.unwrap_or_default(), has_escapes: span.has_escapes() }
     }
 }

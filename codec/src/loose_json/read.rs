@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
 
-use super::tree::{DEPTH_MAX, Json, VALUES_MAX};
+use super::tree::{DEPTH_MAX, Json};
 use crate::base64;
 use crate::error::CodecError;
 
@@ -44,8 +44,8 @@ impl de::Error for Misfit {
 pub(super) struct Budget(Cell<usize>);
 
 impl Budget {
-    pub(super) fn new() -> Budget {
-        Budget(Cell::new(VALUES_MAX))
+    pub(super) fn new(values: usize) -> Budget {
+        Budget(Cell::new(values))
     }
 }
 
@@ -260,7 +260,8 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Json::Table(pairs) => visitor.visit_map(Pairs { reader, rest: pairs.iter(), value: None }),
             // An object as a key of legal JSON is a text that holds the object.
             Json::Text(text) if text.starts_with('{') => {
-                let inner = Json::parse(text).map_err(|cause| Misfit(cause.to_string()))?;
+                let inner =
+                    Json::parse(text, reader.budget.0.get()).map_err(|cause| Misfit(cause.to_string()))?;
                 match inner {
                     Json::Table(_) => Reader::new(&inner, reader.budget).deserialize_map(visitor),
                     _ => Err(reader.misfit(&visitor)),
