@@ -3,6 +3,10 @@
 //! Invariants:
 //! - a name or number that is not known is `Other`, never an error.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::text::Text;
+
 /// Language of a peer; the number is the one of the binary header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
@@ -63,6 +67,18 @@ impl Language {
     /// By number.
     pub fn from_number(number: u8) -> Language {
         LANGUAGES.get(usize::from(number)).map_or(Language::Other, |(language, _)| *language)
+    }
+}
+
+impl Serialize for Language {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Language {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Language, D::Error> {
+        Text::deserialize(deserializer).map(|name| Language::from_name(name.as_bytes()))
     }
 }
 

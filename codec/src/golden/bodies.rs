@@ -1,11 +1,11 @@
 //! Bodies: every golden body is read into its type, and nothing of it is lost.
 //!
 //! Invariants:
-//! - a body of a code without a type of its own is at least read as loose JSON;
+//! - every code with a JSON body has a type for it;
 //! - lists may come out in another order, because Java writes sets as its hash tables have them.
 
 use serde::Serialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 
 use super::frames;
 use crate::command::Command;
@@ -22,10 +22,6 @@ type Reread = fn(&[u8]) -> Result<Vec<u8>, CodecError>;
 
 fn json<T: Serialize + DeserializeOwned>(body: &[u8]) -> Result<Vec<u8>, CodecError> {
     from_loose::<T>(body).map(|value| to_fastjson(&value))
-}
-
-fn untyped(body: &[u8]) -> Result<Vec<u8>, CodecError> {
-    from_loose::<IgnoredAny>(body).map(|_| body.to_vec())
 }
 
 fn registration(body: &[u8]) -> Result<Vec<u8>, CodecError> {
@@ -51,7 +47,9 @@ fn request_body(code: i32) -> Option<Reread> {
         QueryAssignment::CODE => json::<AssignmentBody>,
         SetMessageRequestMode::CODE => json::<RequestModeBody>,
         UpdateAndCreateStaticTopic::CODE => json::<TopicQueueMapping>,
-        BatchAckMessage::CODE | 3001 | 3002 | 3006 | 3007 => untyped,
+        BatchAckMessage::CODE => json::<BatchAckBody>,
+        AuthCreateUser::CODE | AuthUpdateUser::CODE => json::<UserInfo>,
+        AuthCreateAcl::CODE | AuthUpdateAcl::CODE => json::<AclInfo>,
         _ => return None,
     })
 }
@@ -75,8 +73,30 @@ fn reply_body(code: i32) -> Option<Reread> {
         GetBrokerRuntimeInfo::CODE => json::<KvTable>,
         QueryTopicConsumeByWho::CODE => json::<GroupList>,
         QuerySubscriptionByConsumer::CODE => json::<SubscriptionOfGroup>,
-        202 | 203 | 204 | 208 | 222 | 307 | 309 | 315 | 317 | 321 | 328 | 354 => untyped,
-        907 | 2003 | 3004 | 3005 | 3009 | 3010 => untyped,
+        _ => return admin_reply_body(code),
+    })
+}
+
+fn admin_reply_body(code: i32) -> Option<Reread> {
+    Some(match code {
+        GetTopicStatsInfo::CODE => json::<TopicStats>,
+        GetConsumerConnectionList::CODE => json::<ConsumerConnection>,
+        GetProducerConnectionList::CODE => json::<ProducerConnection>,
+        GetConsumeStats::CODE => json::<ConsumeStats>,
+        InvokeBrokerToResetOffset::CODE => json::<ResetOffsetBody>,
+        GetConsumerRunningInfo::CODE => json::<ConsumerRunningInfo>,
+        ConsumeMessageDirectly::CODE => json::<ConsumeDirectlyResult>,
+        ViewBrokerStatsData::CODE => json::<BrokerStats>,
+        GetBrokerConsumeStats::CODE => json::<ConsumeStatsList>,
+        QueryConsumeQueue::CODE => json::<ConsumeQueueUnits>,
+        GetAllProducerInfo::CODE => json::<ProducerTable>,
+        CheckRocksdbCqWriteProgress::CODE => json::<WriteProgress>,
+        GetBrokerHaStatus::CODE => json::<HaStatus>,
+        GetColdDataFlowCtrInfo::CODE => json::<ColdDataFlow>,
+        AuthGetUser::CODE => json::<UserInfo>,
+        AuthListUser::CODE => json::<Vec<UserInfo>>,
+        AuthGetAcl::CODE => json::<AclInfo>,
+        AuthListAcl::CODE => json::<Vec<AclInfo>>,
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! AUTH_UPDATE_ACL (3007): changes the permissions of a subject.
 //!
 //! Invariants:
-//! - the body is JSON.
+//! - the body is an [`crate::request::AclInfo`].
 
 use crate::header::{NoHeader, header};
 use crate::request::{Direction, Request};

@@ -1,7 +1,7 @@
 //! AUTH_UPDATE_USER (3002): changes a user.
 //!
 //! Invariants:
-//! - the body is JSON.
+//! - the body is a [`crate::request::UserInfo`].
 
 use crate::header::{NoHeader, header};
 use crate::request::{Direction, Request};

@@ -3,6 +3,8 @@
 //! Invariants:
 //! - there is one form here.
 
+use serde::{Deserialize, Serialize};
+
 use crate::header::{NoHeader, header};
 use crate::request::{Direction, Request};
 use crate::text::Text;
@@ -24,4 +26,12 @@ impl Request for CheckRocksdbCqWriteProgress {
     const TO: Direction = Direction::ClientToBroker;
     type Header = CheckRocksdbCqWriteProgressHeader;
     type Reply = NoHeader;
+}
+
+/// The answer (`CheckRocksdbCqWriteResult`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WriteProgress {
+    /// What differs, or why it cannot be told.
+    pub diff_result: Text,
 }

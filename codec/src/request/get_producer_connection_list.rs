@@ -3,8 +3,10 @@
 //! Invariants:
 //! - SYSTEM_ERROR if there is none.
 
+use serde::{Deserialize, Serialize};
+
 use crate::header::{NoHeader, header};
-use crate::request::{Direction, Request};
+use crate::request::{Connection, Direction, Request};
 use crate::text::Text;
 
 header! {
@@ -23,4 +25,12 @@ impl Request for GetProducerConnectionList {
     const TO: Direction = Direction::ClientToBroker;
     type Header = GetProducerConnectionListHeader;
     type Reply = NoHeader;
+}
+
+/// Who is online in a producer group (`ProducerConnection`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProducerConnection {
+    /// The members.
+    pub connection_set: Vec<Connection>,
 }

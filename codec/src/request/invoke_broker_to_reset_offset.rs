@@ -1,11 +1,15 @@
 //! INVOKE_BROKER_TO_RESET_OFFSET (222): a group is to go on from other offsets.
 //!
 //! Invariants:
-//! - the body of the answer has object keys.
+//! - the body of the answer is a [`ResetOffsetBody`], which has object keys.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 use crate::header::{NoHeader, header};
 use crate::request::{Direction, Request};
 use crate::text::Text;
+use crate::topic::MessageQueue;
 
 header! {
     /// Which queues, and where to.
@@ -31,4 +35,12 @@ impl Request for InvokeBrokerToResetOffset {
     const TO: Direction = Direction::ClientToBroker;
     type Header = InvokeBrokerToResetOffsetHeader;
     type Reply = NoHeader;
+}
+
+/// Offsets that a group goes on from (`ResetOffsetBody`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResetOffsetBody {
+    /// By queue.
+    pub offset_table: BTreeMap<MessageQueue, i64>,
 }

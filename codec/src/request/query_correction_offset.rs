@@ -1,7 +1,10 @@
 //! QUERY_CORRECTION_OFFSET (308): the smallest offset of other groups in each queue.
 //!
 //! Invariants:
-//! - the body of the answer is JSON.
+//! - the body of the answer is a [`CorrectionOffsets`].
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 use crate::header::{NoHeader, header};
 use crate::request::{Direction, Request};
@@ -25,4 +28,12 @@ impl Request for QueryCorrectionOffset {
     const TO: Direction = Direction::ClientToBroker;
     type Header = QueryCorrectionOffsetHeader;
     type Reply = NoHeader;
+}
+
+/// Smallest offset by queue id (`QueryCorrectionOffsetBody`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CorrectionOffsets {
+    /// By queue id.
+    pub correction_offsets: BTreeMap<i32, i64>,
 }
