@@ -32,6 +32,7 @@ pub mod pop_record;
 pub mod request;
 pub mod response;
 pub mod route;
+pub mod signature;
 pub mod text;
 pub mod timer_record;
 pub mod topic;

@@ -59,22 +59,28 @@ impl<'a> CommandView<'a> {
     pub fn parse(frame: &'a [u8]) -> Result<CommandView<'a>, CodecError> {
         let (form, header_at) = header_of(frame)?;
         let header = frame.get(header_at.clone()).unwrap_or_default();
-        let mut parsed = Parsed::default();
-        match form {
-            HeaderForm::Json => json::parse(header, &mut parsed)?,
-            HeaderForm::Binary => binary::parse(header, &mut parsed)?,
-        }
-        Ok(CommandView {
-            code: parsed.code,
-            language: parsed.language,
-            version: parsed.version,
-            opaque: parsed.opaque,
-            flag: parsed.flag,
+        let mut view = CommandView {
+            code: 0,
+            language: Language::Other,
+            version: 0,
+            opaque: 0,
+            flag: 0,
             form,
             body: header_at.end..frame.len(),
             header,
-            parsed,
-        })
+            parsed: Parsed::default(),
+        };
+        // In place, because the fields are too many to be moved for nothing.
+        match form {
+            HeaderForm::Json => json::parse(header, &mut view.parsed)?,
+            HeaderForm::Binary => binary::parse(header, &mut view.parsed)?,
+        }
+        view.code = view.parsed.code;
+        view.language = view.parsed.language;
+        view.version = view.parsed.version;
+        view.opaque = view.parsed.opaque;
+        view.flag = view.parsed.flag;
+        Ok(view)
     }
 
     /// Whether this is an answer.
