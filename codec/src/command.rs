@@ -20,6 +20,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::CodecError;
 use crate::fields::{Fields, Piece};
+use crate::frame::HEADER_WORD_BYTES;
 use crate::header::Header;
 use crate::language::Language;
 use crate::request::Request;
@@ -171,12 +172,13 @@ impl Command {
 
     /// Reads a frame as [`take_frame`](crate::frame::take_frame) gives it; the body stays a slice of it.
     pub fn decode(frame: Bytes) -> Result<Command, CodecError> {
-        let (_, header_at) = view::header_of(&frame)?;
         let view = CommandView::parse(&frame)?;
-        Ok(Command::from_view(&view, frame.slice(header_at), frame.slice(view.body.clone())))
+        Ok(Command::from_view(&view, &frame))
     }
 
-    fn from_view(view: &CommandView<'_>, header: Bytes, body: Bytes) -> Command {
+    /// What a view has read already, without reading it again; `frame` is what it was read from or a copy of it.
+    pub fn from_view(view: &CommandView<'_>, frame: &Bytes) -> Command {
+        let header = frame.slice(HEADER_WORD_BYTES..view.body.start);
         let piece = |span: span::Span| match view.value_at(span).plain() {
             Some(_) => Piece::InHeader(span),
             None => Piece::Own(Text::from(view.value_at(span).to_cow())),
@@ -192,7 +194,7 @@ impl Command {
             flag: view.flag,
             remark: view.remark_span().map(|span| Text::from(view.value_at(span).to_cow())),
             fields: Fields::in_header(header, pairs),
-            body,
+            body: frame.slice(view.body.clone()),
             form: view.form,
         }
     }
@@ -260,6 +262,16 @@ mod tests {
         let command = Command::decode(frame.clone()).unwrap();
         assert!(within(&command.body));
         assert!(within(&command.fields.text("topic").unwrap().into_bytes()));
+    }
+
+    #[test]
+    fn a_view_becomes_a_command_with_a_copy_of_its_frame() {
+        for form in [HeaderForm::Json, HeaderForm::Binary] {
+            let frame = encoded(&sample(form));
+            let view = CommandView::parse(&frame).unwrap();
+            let copy = Bytes::copy_from_slice(&frame);
+            assert_eq!(Command::from_view(&view, &copy), sample(form));
+        }
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl<'a> CommandView<'a> {
 }
 
 /// Reads the header word: form and place of the header.
-pub(super) fn header_of(frame: &[u8]) -> Result<(HeaderForm, Range<usize>), CodecError> {
+fn header_of(frame: &[u8]) -> Result<(HeaderForm, Range<usize>), CodecError> {
     let mut cursor = Cursor::new(frame);
     let form = HeaderForm::from_number(cursor.u8("header word")?)?;
     let high = usize::from(cursor.u8("header word")?);
