@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::paths::sync_dir;
 
 /// The mark of an open store. Dropping it leaves the file, as a crash does.
@@ -22,7 +23,9 @@ impl AbortMark {
 
     /// Sets the mark, with the process id in it as Java does.
     pub fn set(path: &Path) -> Result<AbortMark, StoreError> {
-        std::fs::write(path, std::process::id().to_string()).map_err(StoreError::io("write", path))?;
+        let wrote =
+            faults::at(Op::Create, path).and_then(|()| std::fs::write(path, std::process::id().to_string()));
+        wrote.map_err(StoreError::io("write", path))?;
         if let Some(dir) = path.parent() {
             sync_dir(dir)?;
         }

@@ -20,10 +20,10 @@
 //! - our part counts only if the CRC holds and Java has not written since.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 
 const FILE_BYTES: usize = 4096;
 const OURS_AT: usize = 2048;
@@ -148,10 +148,13 @@ impl CheckpointFile {
 
     /// Writes and flushes the file.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
-        let file = opened.map_err(StoreError::io("open", &self.path))?;
-        file.write_all_at(&checkpoint.encode(), 0).map_err(StoreError::io("write", &self.path))?;
-        file.sync_all().map_err(StoreError::io("flush", &self.path))
+        let path = &self.path;
+        let open = || OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file =
+            faults::at(Op::Create, path).and_then(|()| open()).map_err(StoreError::io("open", path))?;
+        faults::write_at(&file, path, &checkpoint.encode(), 0).map_err(StoreError::io("write", path))?;
+        let synced = faults::at(Op::Flush, path).and_then(|()| file.sync_all());
+        synced.map_err(StoreError::io("flush", path))
     }
 }
 

@@ -17,7 +17,6 @@ pub mod recover;
 pub mod scan;
 
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use troupemq_codec::message::fill_holes;
@@ -197,10 +196,8 @@ impl CommitLog {
                 self.staged.clear();
                 self.staged.extend_from_slice(bytes);
                 self.staged.resize(len + closing, 0);
-                let segment = self.writer.segment();
-                let at = self.writer.position() - segment.start();
-                let wrote = segment.file().write_all_at(&self.staged, at);
-                wrote.map_err(StoreError::io("write", segment.path())).map_err(|error| self.poison.set(error))
+                let wrote = self.writer.segment().write_at(&self.staged, self.writer.position());
+                wrote.map_err(|error| self.poison.set(error))
             }
         }
     }

@@ -13,6 +13,7 @@ pub mod config;
 pub mod consume_queue;
 pub mod dispatch;
 pub mod error;
+pub mod faults;
 pub mod index;
 pub mod json_file;
 pub mod mmap;

@@ -11,6 +11,8 @@
 #[cfg(test)]
 mod crash_test;
 #[cfg(test)]
+mod fault_test;
+#[cfg(test)]
 mod golden_test;
 
 use std::path::Path;

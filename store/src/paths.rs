@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 
 /// The layout below a root folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +87,8 @@ impl Paths {
 /// Has the disk take the names in `dir`.
 pub fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     let opened = std::fs::File::open(dir).map_err(StoreError::io("open", dir))?;
-    opened.sync_all().map_err(StoreError::io("flush", dir))
+    let synced = faults::at(Op::Flush, dir).and_then(|()| opened.sync_all());
+    synced.map_err(StoreError::io("flush", dir))
 }
 
 #[cfg(test)]

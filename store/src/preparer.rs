@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::config::{FlushMode, StoreConfig};
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::paths::{Paths, sync_dir};
 use crate::retention::disk_use;
 use crate::segment::{Allocate, Segment, SegmentWriter, segment_name};
@@ -218,7 +219,8 @@ impl Work {
         let recycled = self.recycled()?;
         if let Some(old) = &recycled {
             let new = dir.join(segment_name(start));
-            std::fs::rename(old, &new).map_err(StoreError::io("recycle", old))?;
+            let renamed = faults::at(Op::Rename, old).and_then(|()| std::fs::rename(old, &new));
+            renamed.map_err(StoreError::io("recycle", old))?;
         }
         if recycled.is_none() {
             self.check_space(&dir)?;
@@ -231,8 +233,7 @@ impl Work {
             if recycled.is_none() {
                 writer.tail_is_zero();
             }
-            let path = writer.segment().path();
-            writer.segment().file().sync_all().map_err(StoreError::io("flush", path))?;
+            writer.segment().sync_all()?;
             sync_dir(&dir)?;
             Ok(writer)
         });
@@ -279,9 +280,7 @@ fn write_zeros(segment: &Segment) -> Result<(), StoreError> {
     let mut at = 0;
     while at < len {
         let step = usize::try_from(len - at).unwrap_or(ZERO_STEP_BYTES).min(ZERO_STEP_BYTES);
-        let (file, path) = (segment.file(), segment.path());
-        std::os::unix::fs::FileExt::write_all_at(file, &zeros[..step], at)
-            .map_err(StoreError::io("write", path))?;
+        segment.write_at(&zeros[..step], segment.start() + at)?;
         at += step as u64;
     }
     Ok(())

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::mmap::{MapWriter, Mapping};
 
 /// Read side of a segment; shared by all readers.
@@ -95,7 +96,20 @@ impl Segment {
 
     /// Has the disk take everything stored in this file so far.
     pub fn sync(&self) -> Result<(), StoreError> {
-        self.file.sync_data().map_err(StoreError::io("flush", &self.path))
+        let synced = faults::at(Op::Flush, &self.path).and_then(|()| self.file.sync_data());
+        synced.map_err(StoreError::io("flush", &self.path))
+    }
+
+    /// Same, with the file's length and times.
+    pub(crate) fn sync_all(&self) -> Result<(), StoreError> {
+        let synced = faults::at(Op::Flush, &self.path).and_then(|()| self.file.sync_all());
+        synced.map_err(StoreError::io("flush", &self.path))
+    }
+
+    /// Writes `bytes` at `offset` past the map, which shows them too.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
+        let wrote = faults::write_at(&self.file, &self.path, bytes, offset - self.start);
+        wrote.map_err(StoreError::io("write", &self.path))
     }
 
     fn position(&self, offset: u64) -> Option<usize> {
@@ -107,6 +121,7 @@ impl SegmentWriter {
     /// Makes the file of the segment that begins at `start` in `dir`, or takes one that is there.
     pub fn create(dir: &Path, start: u64, len: u64, allocate: Allocate) -> Result<SegmentWriter, StoreError> {
         let path = dir.join(segment_name(start));
+        faults::at(Op::Create, &path).map_err(StoreError::io("create", &path))?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -114,7 +129,8 @@ impl SegmentWriter {
             .truncate(false)
             .open(&path)
             .map_err(StoreError::io("create", &path))?;
-        grow(&file, len, allocate).map_err(StoreError::io("allocate", &path))?;
+        let grown = faults::at(Op::Allocate, &path).and_then(|()| grow(&file, len, allocate));
+        grown.map_err(StoreError::io("allocate", &path))?;
         SegmentWriter::map(path, file, start, len)
     }
 

@@ -12,6 +12,7 @@ use rustix::fs::FallocateFlags;
 use crate::checkpoint::Reached;
 use crate::commit_log::scan::{Look, Step, step};
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::segment::SegmentWriter;
 
 /// What is known before the log is looked at.
@@ -112,6 +113,7 @@ pub fn zero_tail(writer: &mut SegmentWriter) -> Result<(), StoreError> {
     if len == 0 {
         return Ok(());
     }
+    faults::at(Op::Allocate, segment.path()).map_err(StoreError::io("zero the end of", segment.path()))?;
     match rustix::fs::fallocate(segment.file(), FallocateFlags::ZERO_RANGE, at, len) {
         Ok(()) => {}
         Err(rustix::io::Errno::OPNOTSUPP) => clear(writer.tail()),

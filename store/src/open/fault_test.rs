@@ -1,0 +1,154 @@
+//! The operating system refuses at every point, one after the other: nothing acknowledged is lost.
+//!
+//! Invariants:
+//! - acknowledged is what was appended and, with synchronous flush, flushed;
+//! - after a failed flush or write nothing is acknowledged any more;
+//! - after a lack of space that has ended, the same open store goes on.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::commit_log::batch::AppendBatch;
+use crate::config::FlushMode;
+use crate::faults::{Op, arm};
+use crate::testing::{Random, Sample};
+
+const NO_SPACE: i32 = 28;
+const IO_ERROR: i32 = 5;
+
+fn config(dir: &TempDir, flush: FlushMode) -> StoreConfig {
+    StoreConfig {
+        log_segment_bytes: 65_536,
+        queue_file_bytes: 1_200,
+        index_slots_max: 500,
+        index_entries_max: 1_200,
+        disk_free_floor_bytes: 0,
+        disk_full_percent: 100,
+        flush,
+        ..StoreConfig::in_dir(dir.path())
+    }
+}
+
+fn try_open(dir: &TempDir, flush: FlushMode) -> Result<Opened, StoreError> {
+    open(config(dir, flush), Arc::new(crate::SystemClock::new()))
+}
+
+/// Acknowledged messages: position and number.
+type Acked = Vec<(u64, i64)>;
+
+/// Appends a batch, and flushes it where that is asked for. Adds what was acknowledged.
+fn send(opened: &mut Opened, random: &mut Random, acked: &mut Acked) -> Result<(), StoreError> {
+    let queue = opened.queues.open_or_create(Sample::TOPIC, 0)?;
+    let mut batch = AppendBatch::default();
+    for _ in 0..8 {
+        Sample { queue_id: 0, fill: 7, body_bytes: random.below(2_000) }.push(&mut batch, &queue);
+    }
+    let appended = opened.log.append(&mut batch, 1_000)?;
+    opened.dispatch.dispatch(&batch, &appended)?;
+    let stored = &batch.records[..appended.records];
+    if opened.config.flush == FlushMode::Sync {
+        opened.flusher.flush()?;
+    }
+    acked.extend(stored.iter().map(|record| (record.log_offset, record.queue_offset)));
+    appended.refused.map_or(Ok(()), Err)
+}
+
+/// Sends under the fault; answers what was acknowledged before and during it.
+fn suffer(dir: &TempDir, flush: FlushMode, (op, nth, errno): (Op, u64, i32)) -> (Acked, bool) {
+    let mut random = Random::seeded(nth + 1);
+    let mut acked = Acked::new();
+    let fault = arm(dir.path(), op, nth, errno);
+    let Ok(mut opened) = try_open(dir, flush) else { return (acked, fault.has_struck()) };
+    let mut is_poisoned = false;
+    for round in 0..40 {
+        let result = send(&mut opened, &mut random, &mut acked);
+        assert!(!is_poisoned || result.is_err(), "a poisoned log took a batch");
+        if round % 10 == 9 {
+            let _flushed = opened.flusher.flush();
+            let _saved = opened.marks.save(&opened.flusher, &opened.queues, opened.dispatch.flusher());
+        }
+        is_poisoned = opened.poison.cause().is_some();
+    }
+    let has_struck = fault.has_struck();
+    drop(fault);
+    let before = acked.len();
+    let result = send(&mut opened, &mut random, &mut acked);
+    assert_eq!(result.is_ok(), !is_poisoned, "{result:?}");
+    assert_eq!(acked.len() - before, if is_poisoned { 0 } else { 8 });
+    (acked, has_struck)
+}
+
+fn assert_holds(opened: &Opened, acked: &Acked) {
+    let queue = opened.queues.open_or_create(Sample::TOPIC, 0).unwrap();
+    for (log_offset, queue_offset) in acked {
+        let unit = queue.unit(*queue_offset).expect("an acknowledged message has its unit");
+        assert_eq!(unit.log_offset, *log_offset);
+        let fill = opened.reader.record_at(*log_offset, |record| record.body().iter().all(|byte| *byte == 7));
+        assert_eq!(fill, Some(true));
+    }
+}
+
+/// Lets the operation fail at its first, second, … turn until a run is over before its turn comes.
+fn every_turn(op: Op, errno: i32) {
+    for flush in [FlushMode::Async, FlushMode::Sync] {
+        let mut nth = 0;
+        loop {
+            let dir = TempDir::new().unwrap();
+            let (acked, has_struck) = suffer(&dir, flush, (op, nth, errno));
+            let mut opened = try_open(&dir, flush).unwrap();
+            assert_holds(&opened, &acked);
+            let mut more = acked.clone();
+            send(&mut opened, &mut Random::seeded(9), &mut more).unwrap();
+            assert_holds(&opened, &more);
+            if !has_struck {
+                assert_eq!(acked.len(), 41 * 8);
+                break;
+            }
+            nth += 1 + nth / 8;
+        }
+        assert!(nth > 1, "{op:?} was never tried");
+    }
+}
+
+#[test]
+fn no_space_for_a_new_file_costs_no_acknowledged_message() {
+    every_turn(Op::Create, NO_SPACE);
+}
+
+#[test]
+fn no_space_for_the_blocks_of_a_file_costs_no_acknowledged_message() {
+    every_turn(Op::Allocate, NO_SPACE);
+}
+
+#[test]
+fn a_failed_or_short_write_costs_no_acknowledged_message() {
+    every_turn(Op::Write, IO_ERROR);
+    every_turn(Op::Write, NO_SPACE);
+}
+
+#[test]
+fn a_failed_flush_is_never_tried_again() {
+    every_turn(Op::Flush, IO_ERROR);
+}
+
+#[test]
+fn a_failed_rename_of_a_recycled_segment_ends_no_log() {
+    let dir = TempDir::new().unwrap();
+    let mut opened = try_open(&dir, FlushMode::Async).unwrap();
+    std::fs::create_dir_all(dir.path().join("recycled")).unwrap();
+    std::fs::write(dir.path().join("recycled/a"), vec![7; 65_536]).unwrap();
+    let fault = arm(dir.path(), Op::Rename, 0, IO_ERROR);
+    let mut random = Random::seeded(1);
+    let mut acked = Acked::new();
+    let mut refused = 0;
+    for _ in 0..20 {
+        refused += usize::from(send(&mut opened, &mut random, &mut acked).is_err());
+    }
+    assert!(fault.has_struck() && refused > 0);
+    drop(fault);
+    for _ in 0..20 {
+        send(&mut opened, &mut random, &mut acked).unwrap();
+    }
+    drop(opened);
+    assert_holds(&try_open(&dir, FlushMode::Async).unwrap(), &acked);
+}
