@@ -6,20 +6,32 @@
 //! - every role that `node` starts stands in `CAST`, and the other way round.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use actix::Addr;
+use actix::{Addr, Recipient};
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use troupemq_codec::Text;
-use troupemq_store::Clock;
+use troupemq_store::{Clock, IndexReader, LogReader, QueueTable};
 
+use crate::cold_reader::ColdReaders;
+use crate::commit_log::CommitLog;
 use crate::config::BrokerConfig;
 use crate::credits::Credits;
 use crate::directory::Directory;
+use crate::dispatcher::Dispatcher;
+use crate::flush::Flush;
 use crate::name_server::NameServerConfig;
 use crate::name_server::kv::KvConfig;
 use crate::name_server::registry::Routes;
+use crate::net::sessions::Sessions;
 use crate::poison::Poison;
+use crate::pull::Pulled;
+use crate::queue::QueueArbiters;
+use crate::send::ids::{IdSource, PlaceIds};
+use crate::stats::Stats;
+use crate::topics::Topics;
 
 /// One line of the cast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +49,20 @@ const fn role(actor: &'static str, one_per: &'static str, owns: &'static str) ->
 }
 
 /// Every actor a node starts.
-pub const CAST: &[Role] = &[role("Watchdog", "node", "whether the core of the node lives")];
+pub const CAST: &[Role] = &[
+    role("Watchdog", "node", "whether the core of the node lives"),
+    role("ColdReaders", "node", "threads that read what is not in memory"),
+    role("Flush", "store", "flushed position, answers that wait for the disk"),
+    role("Dispatcher", "store", "consume queues, index, dispatched position; tells queues of arrivals"),
+    role("CommitLog", "store", "append position, queue offsets, the open segment"),
+    role("Topics", "broker", "topic configuration; publishes the views of topics"),
+    role("Queue", "topic and queue in use", "pulls on hold"),
+    role("Routes", "name server", "the cluster's brokers, topics and queues"),
+    role("KvConfig", "name server", "values by key, kept in a file"),
+    role("Sessions", "arbiter", "the sessions of one thread and the buffers they lease"),
+    role("Session", "connection", "frames in flight, outbound bytes, calls that wait for their answer"),
+    role("Listener", "port", "the listening socket"),
+];
 
 /// What the handlers of a broker know. Shared behind an `Arc`.
 #[derive(Debug)]
@@ -52,10 +77,50 @@ pub struct BrokerCast {
     pub advertised: SocketAddr,
     /// Published views of topics, groups and connections.
     pub directory: Arc<Directory>,
+    /// Consume queues.
+    pub queues: QueueTable,
+    /// Records of the log.
+    pub log: LogReader,
+    /// Keys of messages.
+    pub index: IndexReader,
+    /// Folder of the store; its `config` folder holds the tables.
+    pub store_dir: PathBuf,
     /// Bytes of requests in flight.
     pub credits: Credits,
     /// Why the node is dying, if it is.
     pub poison: Poison,
+    /// Counters of the broker.
+    pub stats: Arc<Stats>,
+    /// Where queue actors are started.
+    pub queue_arbiters: QueueArbiters,
+    /// Reads what is not in memory.
+    pub cold: ColdReaders,
+    /// Appends.
+    pub commit_log: Addr<CommitLog>,
+    /// Makes appended messages visible.
+    pub dispatcher: Addr<Dispatcher>,
+    /// Waits for the disk.
+    pub flush: Addr<Flush>,
+    /// Makes and changes topics.
+    pub topics: Addr<Topics>,
+    /// Told of the progress of pulls: the owner of consumer offsets.
+    pub pulled: Option<Recipient<Pulled>>,
+    /// Where connections of our own are taken in; see `net::dialer`.
+    pub sessions: Addr<Sessions>,
+    /// Properties that every stored message gets: region, trace, cluster.
+    pub own_properties: Bytes,
+    /// Name of the region.
+    pub region: Text,
+    /// Whether clients are told to trace.
+    pub trace_on: bool,
+    /// Unique ids for messages that come without.
+    pub ids: IdSource,
+    /// Ids of places in the log.
+    pub message_ids: PlaceIds,
+    /// Memory of the machine, in bytes.
+    pub memory_bytes: u64,
+    /// End of the log when the node started: what comes behind has surely been in memory.
+    pub hot_from: u64,
 }
 
 /// What the handlers of a name server know. Shared behind an `Arc`.

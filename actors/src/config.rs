@@ -68,6 +68,9 @@ pub struct NetConfig {
     pub outbound_max_bytes: usize,
     /// A connection without a read and a write for this long is closed. Default: 120 000 ms. Bounds: 10.. .
     pub idle_ms: u64,
+    /// A reader that takes nothing for this long, while something waits for it, is closed.
+    /// Default: 30 000 ms. Bounds: 10.. .
+    pub stall_ms: u64,
     /// Requests, pulls on hold not counted, that one connection may have in work besides its sends.
     /// Default: 1024. Bounds: 1..=65 536.
     pub calls_max: usize,
@@ -212,11 +215,17 @@ impl NetConfig {
         Duration::from_millis(self.idle_ms)
     }
 
+    /// The stall time as a duration.
+    pub fn stall(&self) -> Duration {
+        Duration::from_millis(self.stall_ms)
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         within("sessionArbiters", self.session_arbiters, 1, 64, "1..=64")?;
         within("inFlightMaxBytes", self.in_flight_max_bytes, 1 << 20, 16 << 30, "1 MiB..=16 GiB")?;
         within("outboundMaxBytes", self.outbound_max_bytes, 64 << 10, 1 << 30, "64 KiB..=1 GiB")?;
         within("idleMs", self.idle_ms, 10, u64::MAX, "10..")?;
+        within("stallMs", self.stall_ms, 10, u64::MAX, "10..")?;
         within("callsMax", self.calls_max, 1, 65_536, "1..=65536")
     }
 }
@@ -229,6 +238,7 @@ impl Default for NetConfig {
             in_flight_max_bytes: 64 << 20,
             outbound_max_bytes: 8 << 20,
             idle_ms: 120_000,
+            stall_ms: 30_000,
             calls_max: 1024,
         }
     }

@@ -1,25 +1,174 @@
-//! The directory: published, read-mostly handles, so that a session reaches what it needs with no hop.
+//! The directory: published, read-mostly handles, so that a session reaches a queue with no hop.
 //!
 //! Invariants:
-//! - a view is immutable: a change publishes a new one;
-//! - each table has one writer: links are published by sessions.
+//! - a view is immutable: a change publishes a new one and raises `version`;
+//! - the `QueueView` of a queue stays the same object as long as its topic lives, whatever its topic's
+//!   configuration becomes, because pulls on hold hang on it;
+//! - each table has one writer: topics are published by `Topics`, groups by the actor that owns the group,
+//!   links by sessions.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
+use actix::Addr;
+use arc_swap::ArcSwapOption;
 use dashmap::DashMap;
+use troupemq_codec::Text;
+use troupemq_codec::group::SubscriptionGroupConfig;
+use troupemq_codec::topic::TopicConfig;
+use troupemq_store::{ConsumeQueue, QueueTable, StoreError};
 
 use crate::net::{Link, LinkId};
+use crate::queue::Queue;
 
 /// The tables of a broker that everybody reads.
 #[derive(Debug, Default)]
 pub struct Directory {
+    topics: DashMap<Text, Arc<TopicView>>,
+    queues: DashMap<(Text, i32), Arc<QueueView>>,
+    groups: DashMap<Text, Arc<GroupView>>,
     links: DashMap<LinkId, Arc<Link>>,
+    version: AtomicU64,
+}
+
+/// What is published about a topic.
+#[derive(Debug)]
+pub struct TopicView {
+    /// The topic's name, to be cloned wherever a long-lived copy is needed.
+    pub name: Text,
+    /// Its configuration.
+    pub config: TopicConfig,
+    queues: Box<[OnceLock<Arc<QueueView>>]>,
+}
+
+/// What is published about one queue of a topic.
+#[derive(Debug)]
+pub struct QueueView {
+    /// The topic's name.
+    pub topic: Text,
+    /// The queue's number within its topic.
+    pub queue_id: i32,
+    /// Its consume queue.
+    pub units: Arc<ConsumeQueue>,
+    waited_for: AtomicBool,
+    actor: ArcSwapOption<Addr<Queue>>,
+}
+
+/// What is published about a consumer group: its configuration, and who is online.
+#[derive(Debug, Clone)]
+pub struct GroupView {
+    name: Text,
+    config: Arc<SubscriptionGroupConfig>,
+    online: Option<Arc<OnlineGroup>>,
+}
+
+/// What the members of a group said about it in their heart-beats.
+#[derive(Debug, Clone, Default)]
+pub struct OnlineGroup {
+    /// Whether every member gets every message.
+    pub is_broadcasting: bool,
+    /// What the group reads, by topic.
+    pub subscriptions: HashMap<Text, GroupSubscription>,
+}
+
+/// One subscription of a group.
+#[derive(Debug, Clone, Default)]
+pub struct GroupSubscription {
+    /// `TAG` or `SQL92`.
+    pub expression_type: Text,
+    /// The expression as the client wrote it.
+    pub expression: Text,
+    /// The client's version of it, in epoch ms.
+    pub version: i64,
 }
 
 impl Directory {
     /// An empty directory.
     pub fn new() -> Directory {
         Directory::default()
+    }
+
+    /// Raised by each change of a topic or group: who keeps a view compares it before use.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The view of a topic.
+    pub fn topic(&self, name: &str) -> Option<Arc<TopicView>> {
+        self.topics.get(name).map(|entry| entry.value().clone())
+    }
+
+    /// All topics, in no order.
+    pub fn topics(&self) -> Vec<Arc<TopicView>> {
+        self.topics.iter().map(|entry| entry.value().clone()).collect()
+    }
+
+    /// Publishes a topic or its new configuration. Sent by `Topics` only.
+    pub fn publish_topic(&self, name: Text, config: TopicConfig) -> Arc<TopicView> {
+        let count = usize::try_from(config.read_queue_nums.max(config.write_queue_nums)).unwrap_or(0);
+        let queues = (0..count).map(|_| OnceLock::new()).collect();
+        let view = Arc::new(TopicView { name: name.clone(), config, queues });
+        self.topics.insert(name, view.clone());
+        self.version.fetch_add(1, Ordering::AcqRel);
+        view
+    }
+
+    /// Removes a topic and the views of its queues.
+    pub fn remove_topic(&self, name: &str) -> Option<Arc<TopicView>> {
+        let view = self.topics.remove(name).map(|(_, view)| view);
+        self.queues.retain(|(topic, _), _| topic.as_str() != name);
+        self.version.fetch_add(1, Ordering::AcqRel);
+        view
+    }
+
+    /// The view of a queue, made on first need; it is the same object at every call.
+    pub fn queue(
+        &self,
+        topic: &TopicView,
+        queue_id: i32,
+        table: &QueueTable,
+    ) -> Result<Option<Arc<QueueView>>, StoreError> {
+        let Some(slot) = usize::try_from(queue_id).ok().and_then(|at| topic.queues.get(at)) else {
+            return Ok(None);
+        };
+        if let Some(view) = slot.get() {
+            return Ok(Some(view.clone()));
+        }
+        let units = table.open_or_create(&topic.name, queue_id)?;
+        let entry = self.queues.entry((topic.name.clone(), queue_id)).or_insert_with(|| {
+            Arc::new(QueueView {
+                topic: topic.name.clone(),
+                queue_id,
+                units,
+                waited_for: AtomicBool::new(false),
+                actor: ArcSwapOption::empty(),
+            })
+        });
+        Ok(Some(slot.get_or_init(|| entry.value().clone()).clone()))
+    }
+
+    /// The view of a consumer group.
+    pub fn group(&self, name: &str) -> Option<Arc<GroupView>> {
+        self.groups.get(name).map(|entry| entry.value().clone())
+    }
+
+    /// All groups, in no order.
+    pub fn groups(&self) -> Vec<Arc<GroupView>> {
+        self.groups.iter().map(|entry| entry.value().clone()).collect()
+    }
+
+    /// Publishes a group, its new configuration or its new members.
+    pub fn publish_group(&self, view: GroupView) {
+        self.groups.insert(view.name.clone(), Arc::new(view));
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Withdraws a group.
+    pub fn withdraw_group(&self, name: &str) -> Option<Arc<GroupView>> {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        self.groups.remove(name).map(|(_, view)| view)
     }
 
     /// A connection by its name.
@@ -30,5 +179,87 @@ impl Directory {
     /// How many connections there are.
     pub fn links(&self) -> usize {
         self.links.len()
+    }
+
+    pub(crate) fn publish_link(&self, link: Arc<Link>) {
+        self.links.insert(link.id(), link);
+    }
+
+    pub(crate) fn withdraw_link(&self, id: LinkId) {
+        self.links.remove(&id);
+    }
+}
+
+impl GroupView {
+    /// A group with its configuration and, if members have registered, who is online.
+    pub fn new(
+        name: Text,
+        config: Arc<SubscriptionGroupConfig>,
+        online: Option<Arc<OnlineGroup>>,
+    ) -> GroupView {
+        GroupView { name, config, online }
+    }
+
+    /// The group's name.
+    pub fn name(&self) -> &Text {
+        &self.name
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> Arc<SubscriptionGroupConfig> {
+        self.config.clone()
+    }
+
+    /// Who is online, as of the last heart-beats; none when nobody has registered.
+    pub fn online(&self) -> Option<Arc<OnlineGroup>> {
+        self.online.clone()
+    }
+}
+
+impl TopicView {
+    /// How many queues it has, readable or writable.
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Whether the topic may be written to.
+    pub fn is_writable(&self) -> bool {
+        self.config.perm & 2 != 0
+    }
+
+    /// Whether the topic may be read from.
+    pub fn is_readable(&self) -> bool {
+        self.config.perm & 4 != 0
+    }
+}
+
+impl QueueView {
+    /// Says that somebody waits for messages of this queue (or no longer). After `true` the caller looks at
+    /// the queue once more: either it sees the new messages, or the dispatcher sees that it is waited for.
+    pub(crate) fn mark_waited_for(&self, waited_for: bool) {
+        self.waited_for.store(waited_for, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether somebody waits. The caller has published its units before it asks.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.waited_for.load(Ordering::SeqCst)
+    }
+
+    /// The actor of the queue, while it is active.
+    pub(crate) fn actor(&self) -> Option<Arc<Addr<Queue>>> {
+        self.actor.load_full()
+    }
+
+    /// Names the actor of the queue, unless another has been named: that one is returned then.
+    pub(crate) fn activate(&self, actor: Arc<Addr<Queue>>) -> Arc<Addr<Queue>> {
+        let before = self.actor.compare_and_swap(&None::<Arc<Addr<Queue>>>, Some(actor.clone()));
+        before.as_ref().cloned().unwrap_or(actor)
+    }
+
+    /// Forgets the actor: it is about to end.
+    pub(crate) fn passivate(&self) {
+        self.actor.store(None);
     }
 }

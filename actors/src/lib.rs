@@ -6,24 +6,37 @@
 //! - what is acknowledged is visible: it is in its consume queue before the answer is written;
 //! - a core actor that dies poisons the node, and the node stops in order.
 //!
-//! The cast stands in [`CAST`].
+//! The cast stands in [`CAST`]; `node` starts it, in that order, and stops it in reverse.
 #![forbid(unsafe_code)]
 
 pub mod cast;
+pub mod cold_reader;
+pub mod commit_log;
 pub mod config;
 pub mod credits;
 pub mod directory;
+pub mod dispatcher;
+pub mod flush;
 pub mod heartbeat;
 pub mod held;
 pub mod name_server;
 pub mod net;
+pub mod node;
 pub mod offsets;
 pub mod poison;
 pub mod properties_text;
+pub mod pull;
+pub mod query;
+pub mod queue;
 pub mod rebalance;
 pub mod router;
 pub mod saving;
+pub mod send;
+pub mod stats;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod topic;
+pub mod topics;
 pub mod watchdog;
 
 pub use cast::{BrokerCast, CAST, NameServerCast, Role};
@@ -31,3 +44,4 @@ pub use config::{BrokerConfig, BrokerPart, NameServerPart, NetConfig, NodeClock,
 pub use directory::Directory;
 pub use name_server::NameServerConfig;
 pub use net::{Answer, Call, CallError, Link, LinkId, Refusal};
+pub use node::{Node, NodeError, NodeHandle};

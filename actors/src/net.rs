@@ -6,11 +6,18 @@
 //! - the two directions of a connection count their requests (opaque) independently;
 //! - what is sent through a link of a closed connection is dropped, a call through it fails with `Closed`.
 //!
-//! Contents: `inbound` cuts frames, `outbound` writes, `pending` matches answers to calls.
+//! Contents: `listener` accepts, `sessions` hands connections out over the arbiters, `session` reads and
+//! answers, `wire` is a connection as its arbiter sees it, `inbound` cuts frames, `outbound` writes,
+//! `pending` matches answers to calls, `dialer` connects.
 
+pub mod dialer;
 pub mod inbound;
+pub mod listener;
 pub mod outbound;
 pub mod pending;
+pub mod session;
+pub mod sessions;
+pub mod wire;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,6 +52,8 @@ pub enum ToSession {
     Push(Command),
     /// Write this request and give its answer to the waiter.
     Ask(Command, Held<Result<Command, CallError>>),
+    /// Run a pull again that was held, because messages came or its time is over.
+    Resume(Box<crate::pull::Parcel>),
     /// Close the connection once what is queued has been written.
     Close,
 }

@@ -12,11 +12,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use troupemq_codec::Request;
-use troupemq_codec::request::HeartBeat;
+use troupemq_codec::request::{HeartBeat, QueryMessage, UnregisterClient, ViewMessageById};
 
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::name_server;
 use crate::net::{Answer, Call, Link, Refusal};
+use crate::query;
 
 /// A future of an answer that lives on one arbiter.
 pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -60,7 +61,7 @@ impl Served {
     /// Whether the session finishes this request before it looks at the next of the same connection: a pull
     /// that follows a heart-beat must find the group registered.
     pub fn is_in_order(&self, code: i32) -> bool {
-        matches!(self, Served::Broker(_)) && matches!(code, HeartBeat::CODE)
+        matches!(self, Served::Broker(_)) && matches!(code, HeartBeat::CODE | UnregisterClient::CODE)
     }
 
     /// A connection is gone.
@@ -73,8 +74,12 @@ impl Served {
     }
 }
 
-async fn broker(_cast: &BrokerCast, call: &Call) -> Answer {
-    Err(Refusal::unsupported(call.command.code))
+async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
+    match call.command.code {
+        QueryMessage::CODE => query::query_message(cast, call).await,
+        ViewMessageById::CODE => query::view_message_by_id(cast, call).await,
+        code => Err(Refusal::unsupported(code)),
+    }
 }
 
 /// Tells who keeps something for a connection of the broker that it is gone.

@@ -1,0 +1,310 @@
+//! `Flush`: answers that wait for the disk, and the thread that flushes. Java: `GroupCommitService`,
+//! `FlushRealTimeService`.
+//!
+//! Invariants:
+//! - an answer is given when the flushed position has passed its batch, or as "not in time" at its deadline;
+//! - while one flush runs the next group gathers; a flush completes all it covers at once;
+//! - a flush that failed is never tried again: the node is poisoned;
+//! - in async mode a flush begins at the latest one interval after a write.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
+use troupemq_store::dispatch::DispatchFlusher;
+use troupemq_store::retention::{SpaceGuard, disk_use};
+use troupemq_store::{LogFlusher, Marks, QueueTable, StoreConfig, StoreError};
+
+use crate::commit_log::{Append, MAILBOX, Outcome};
+use crate::config::NodeClock;
+use crate::poison::Poison;
+
+/// How often deadlines are looked at.
+const SWEEP: Duration = Duration::from_millis(100);
+
+// ---- messages
+
+/// Sent by the dispatcher: answer this batch when the disk has everything below `to`.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct AwaitFlush {
+    /// The batch, stored and visible.
+    pub append: Append,
+    /// Offset behind its last byte.
+    pub to: u64,
+}
+
+/// Sent by the flushing thread: the disk has everything below `to`.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Flushed {
+    /// The flushed position.
+    pub to: u64,
+}
+
+// ---- actor
+
+/// Owner of the answers that wait for the disk.
+#[derive(Debug)]
+pub struct Flush {
+    waiters: Waiters<Append>,
+    thread: FlushThread,
+    clock: NodeClock,
+    timeout_nanos: u64,
+}
+
+impl Flush {
+    /// Waiters whose answers come from the flushes of `thread`, at most `timeout_ms` after they came.
+    pub fn new(thread: FlushThread, clock: NodeClock, timeout_ms: u64) -> Flush {
+        Flush {
+            waiters: Waiters::default(),
+            thread,
+            clock,
+            timeout_nanos: timeout_ms.saturating_mul(1_000_000),
+        }
+    }
+}
+
+impl Actor for Flush {
+    type Context = Context<Flush>;
+
+    fn started(&mut self, context: &mut Context<Flush>) {
+        context.set_mailbox_capacity(MAILBOX);
+        self.thread.report_to(context.address());
+        context.run_interval(SWEEP, |flush, _| {
+            let late = flush.waiters.late(flush.clock.0.nanos());
+            late.into_iter().for_each(|append| append.finish(Outcome::NotFlushedInTime));
+        });
+    }
+}
+
+impl Handler<AwaitFlush> for Flush {
+    type Result = ();
+
+    fn handle(&mut self, wait: AwaitFlush, _: &mut Context<Flush>) {
+        let deadline = self.clock.0.nanos().saturating_add(self.timeout_nanos);
+        match self.waiters.add(wait.to, deadline, wait.append) {
+            Some(flushed) => flushed.finish(Outcome::Stored),
+            None => self.thread.wake(),
+        }
+    }
+}
+
+impl Handler<Flushed> for Flush {
+    type Result = ();
+
+    fn handle(&mut self, flushed: Flushed, _: &mut Context<Flush>) {
+        let done = self.waiters.flushed(flushed.to);
+        done.into_iter().for_each(|append| append.finish(Outcome::Stored));
+    }
+}
+
+// ---- thread
+
+/// The handle of the flushing thread.
+#[derive(Debug, Clone)]
+pub struct FlushThread(Sender<Order>);
+
+#[derive(Debug)]
+enum Order {
+    ReportTo(Addr<Flush>),
+    Flush,
+    Stop,
+}
+
+impl FlushThread {
+    /// Starts the thread. It gives what it owns back when it is told to stop.
+    pub fn start(flushing: Flushing, poison: Poison) -> std::io::Result<(FlushThread, JoinHandle<Flushing>)> {
+        let (sender, orders) = channel();
+        let thread = std::thread::Builder::new().name("flusher".to_owned()).spawn(move || {
+            let _vital = poison.guard("flusher");
+            work(flushing, &orders, &poison)
+        })?;
+        Ok((FlushThread(sender), thread))
+    }
+
+    fn report_to(&self, flush: Addr<Flush>) {
+        let _ = self.0.send(Order::ReportTo(flush));
+    }
+
+    /// Asks for a flush soon.
+    pub fn wake(&self) {
+        let _ = self.0.send(Order::Flush);
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        let _ = self.0.send(Order::Stop);
+    }
+}
+
+/// What the flushing thread owns.
+#[derive(Debug)]
+pub struct Flushing {
+    flusher: LogFlusher,
+    marks: Marks,
+    queues: QueueTable,
+    derived: DispatchFlusher,
+    space: SpaceGuard,
+    store: StoreConfig,
+    /// End of the log when the checkpoint was saved last.
+    saved_at: u64,
+    /// Rounds since the checkpoint was saved and the disk was looked at.
+    rounds: u32,
+}
+
+/// Idle rounds between two looks at the disk and the checkpoint.
+const ROUNDS: u32 = 2;
+
+impl Flushing {
+    /// The parts of an open store that wait for the disk.
+    pub fn new(
+        (flusher, marks): (LogFlusher, Marks),
+        queues: QueueTable,
+        derived: DispatchFlusher,
+        space: SpaceGuard,
+        store: StoreConfig,
+    ) -> Flushing {
+        let saved_at = flusher.flushed_to();
+        Flushing { flusher, marks, queues, derived, space, store, saved_at, rounds: 0 }
+    }
+
+    /// What is needed to close the store.
+    pub fn into_parts(self) -> (LogFlusher, Marks) {
+        (self.flusher, self.marks)
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_millis(u64::from(self.store.flush_interval_ms))
+    }
+
+    /// Flushes the log, tells who waits, and now and then looks after checkpoint and disk.
+    fn once(&mut self, report_to: Option<&Addr<Flush>>, is_idle: bool) -> Result<(), StoreError> {
+        let before = self.flusher.flushed_to();
+        let to = self.flusher.flush()?;
+        if let Some(flush) = report_to.filter(|_| to > before) {
+            // A full mailbox only delays the answers until the next report or their deadline.
+            let _ = flush.try_send(Flushed { to });
+        }
+        self.rounds += u32::from(is_idle);
+        if self.rounds >= ROUNDS {
+            self.rounds = 0;
+            self.look_after()?;
+        }
+        Ok(())
+    }
+
+    fn look_after(&mut self) -> Result<(), StoreError> {
+        let to = self.flusher.flushed_to();
+        if to != self.saved_at {
+            self.marks.save(&self.flusher, &self.queues, &self.derived)?;
+            self.saved_at = to;
+        }
+        match disk_use(&self.store.dir).map(|disk| self.space.judge(&self.store, disk)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) | Err(error) => tracing::warn!(%error, "the disk needs attention"),
+        }
+        Ok(())
+    }
+}
+
+fn work(mut flushing: Flushing, orders: &Receiver<Order>, poison: &Poison) -> Flushing {
+    let mut report_to = None;
+    loop {
+        let mut is_idle = false;
+        match orders.recv_timeout(flushing.interval()) {
+            Ok(Order::ReportTo(flush)) => report_to = Some(flush),
+            Ok(Order::Flush) => {}
+            Err(RecvTimeoutError::Timeout) => is_idle = true,
+            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return flushing,
+        }
+        // All orders that gathered meanwhile are served by one flush.
+        for order in orders.try_iter() {
+            match order {
+                Order::ReportTo(flush) => report_to = Some(flush),
+                Order::Flush => {}
+                Order::Stop => return flushing,
+            }
+        }
+        if poison.cause().is_none()
+            && let Err(error) = flushing.once(report_to.as_ref(), is_idle)
+        {
+            poison.trip(format!("flush failed: {error}"));
+        }
+    }
+}
+
+// ---- state
+
+/// Who waits for which position. Positions come in the order of the log.
+#[derive(Debug)]
+pub struct Waiters<T> {
+    flushed_to: u64,
+    waiting: VecDeque<Waiter<T>>,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    to: u64,
+    deadline: u64,
+    what: T,
+}
+
+impl<T> Default for Waiters<T> {
+    fn default() -> Waiters<T> {
+        Waiters { flushed_to: 0, waiting: VecDeque::new() }
+    }
+}
+
+impl<T> Waiters<T> {
+    /// Takes one in; gives it back at once when its position is flushed already.
+    pub fn add(&mut self, to: u64, deadline: u64, what: T) -> Option<T> {
+        if to <= self.flushed_to {
+            return Some(what);
+        }
+        self.waiting.push_back(Waiter { to, deadline, what });
+        None
+    }
+
+    /// Takes out whom the flushed position has passed.
+    pub fn flushed(&mut self, to: u64) -> Vec<T> {
+        self.flushed_to = self.flushed_to.max(to);
+        let count = self.waiting.partition_point(|waiter| waiter.to <= self.flushed_to);
+        self.waiting.drain(..count).map(|waiter| waiter.what).collect()
+    }
+
+    /// Takes out whose time is over. All wait equally long, so the first come is the first due.
+    pub fn late(&mut self, now: u64) -> Vec<T> {
+        let count = self.waiting.partition_point(|waiter| waiter.deadline <= now);
+        self.waiting.drain(..count).map(|waiter| waiter.what).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_answers_all_it_covers_and_no_more() {
+        let mut waiters = Waiters::default();
+        for (to, what) in [(10, 'a'), (20, 'b'), (30, 'c')] {
+            assert_eq!(waiters.add(to, 100, what), None);
+        }
+        assert_eq!(waiters.flushed(20), vec!['a', 'b']);
+        assert_eq!(waiters.flushed(15), Vec::<char>::new());
+        assert_eq!(waiters.add(20, 100, 'd'), Some('d'));
+        assert_eq!(waiters.flushed(30), vec!['c']);
+    }
+
+    #[test]
+    fn who_waits_too_long_is_answered_at_its_deadline() {
+        let mut waiters = Waiters::default();
+        waiters.add(10, 100, 'a');
+        waiters.add(20, 110, 'b');
+        assert_eq!(waiters.late(99), Vec::<char>::new());
+        assert_eq!(waiters.late(100), vec!['a']);
+        assert_eq!(waiters.flushed(20), vec!['b']);
+    }
+}

@@ -1,0 +1,303 @@
+//! `Wire`: one connection as its own arbiter sees it: what waits to be written, calls that wait, its end.
+//!
+//! Invariants:
+//! - lives on one arbiter; other threads reach it only through the session's mailbox;
+//! - what can be written at once is written where it arises; a task of its own exists only while the socket
+//!   is full;
+//! - the bytes that wait are bounded: beyond the limit the session reads no further requests, beyond
+//!   `HARD_FACTOR` times the limit, or when nothing moves for `stall`, the connection ends.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::Notify;
+use troupemq_codec::{CodecError, Command};
+
+use crate::config::{NetConfig, NodeClock};
+use crate::credits::Credits;
+use crate::held::Held;
+use crate::net::inbound::Spare;
+use crate::net::outbound::Outbound;
+use crate::net::pending::{CALLS_MAX, Pending};
+use crate::net::{CallError, Link, LinkId};
+use crate::router::Served;
+use crate::send::Benches;
+
+/// How many times the limit of waiting bytes may be exceeded by what others push.
+const HARD_FACTOR: usize = 8;
+
+/// What the sessions of one arbiter share.
+#[derive(Debug)]
+pub struct Hall {
+    /// Bounds.
+    pub config: NetConfig,
+    /// Where the time comes from.
+    pub clock: NodeClock,
+    /// Bytes of requests in flight in the node.
+    pub credits: Credits,
+    /// Buffers that sessions lease.
+    pub spare: RefCell<Spare>,
+    /// Work benches of sends that sessions lease.
+    pub benches: RefCell<Benches>,
+    /// The sessions of this arbiter.
+    pub links: RefCell<HashMap<LinkId, Arc<Link>>>,
+    /// Who waits for the last session to end.
+    pub emptied: RefCell<Vec<Held<()>>>,
+    next_link: Arc<AtomicU64>,
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// The peer closed it.
+    ByPeer,
+    /// This node closed it.
+    ByUs,
+    /// Neither read nor written for the idle time.
+    Idle,
+    /// Too much waited for a peer that does not read.
+    SlowReader,
+    /// What came is no frame.
+    Garbage(CodecError),
+    /// The socket failed.
+    Socket(io::Error),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Wire {
+    /// The published handle of it.
+    pub link: Arc<Link>,
+    /// Whom the peer speaks to.
+    pub served: Served,
+    /// What is shared with the arbiter's other sessions.
+    pub hall: Rc<Hall>,
+    /// Calls of ours that wait for the peer.
+    pub pending: RefCell<Pending<Result<Command, CallError>>>,
+    /// Requests of the peer in work, sends and held pulls not counted.
+    pub calls: Cell<usize>,
+    out: RefCell<Outbound>,
+    socket: OwnedWriteHalf,
+    is_writing: Cell<bool>,
+    is_draining: Cell<bool>,
+    is_in_turn: Cell<bool>,
+    end: RefCell<Option<End>>,
+    is_ended: Cell<bool>,
+    ended: Notify,
+    drained: Notify,
+    active_at: Cell<u64>,
+}
+
+impl Hall {
+    /// The hall of one arbiter; `next_link` is shared by all of the node.
+    pub fn new(config: NetConfig, clock: NodeClock, credits: Credits, next_link: Arc<AtomicU64>) -> Hall {
+        Hall {
+            config,
+            clock,
+            credits,
+            spare: RefCell::default(),
+            benches: RefCell::default(),
+            links: RefCell::default(),
+            emptied: RefCell::default(),
+            next_link,
+        }
+    }
+
+    /// A name for a new connection.
+    pub fn next_link(&self) -> LinkId {
+        LinkId(self.next_link.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Forgets a session that ended.
+    pub fn forget(&self, id: LinkId) {
+        let mut links = self.links.borrow_mut();
+        links.remove(&id);
+        if links.is_empty() {
+            self.emptied.borrow_mut().drain(..).for_each(|waiting| waiting.answer(()));
+        }
+    }
+}
+
+impl Wire {
+    /// The connection of `socket`.
+    pub fn new(link: Arc<Link>, served: Served, hall: Rc<Hall>, socket: OwnedWriteHalf) -> Rc<Wire> {
+        let active_at = Cell::new(hall.clock.0.nanos());
+        Rc::new(Wire {
+            link,
+            served,
+            hall,
+            pending: RefCell::new(Pending::new(CALLS_MAX)),
+            calls: Cell::new(0),
+            out: RefCell::default(),
+            socket,
+            is_writing: Cell::new(false),
+            is_draining: Cell::new(false),
+            is_in_turn: Cell::new(false),
+            end: RefCell::new(None),
+            is_ended: Cell::new(false),
+            ended: Notify::new(),
+            drained: Notify::new(),
+            active_at,
+        })
+    }
+
+    /// The address of the peer.
+    pub fn peer(&self) -> SocketAddr {
+        self.link.peer()
+    }
+
+    /// Encodes something and writes it, or as much as the socket takes.
+    pub fn write(self: &Rc<Wire>, encode: impl FnOnce(&mut Outbound)) {
+        if self.is_ended.get() {
+            return;
+        }
+        {
+            let mut out = self.out.borrow_mut();
+            if out.needs_buffer() {
+                out.lend(self.hall.spare.borrow_mut().take());
+            }
+            encode(&mut out);
+        }
+        if !self.is_writing.get() {
+            self.flush();
+        }
+        if self.out.borrow().bytes() > self.hall.config.outbound_max_bytes.saturating_mul(HARD_FACTOR) {
+            self.finish(End::SlowReader);
+        }
+    }
+
+    /// Writes a whole command.
+    pub fn write_command(self: &Rc<Wire>, command: &Command) {
+        self.write(|out| {
+            command.encode_head(command.body.len(), out.tail());
+            out.push(command.body.clone());
+        });
+    }
+
+    /// Whether no further request should be read: too much waits, or the connection is about to end.
+    pub fn is_full(&self) -> bool {
+        self.is_draining.get() || self.out.borrow().bytes() > self.hall.config.outbound_max_bytes
+    }
+
+    /// Waits until less waits.
+    pub async fn drained(&self) {
+        while self.is_full() && !self.is_ended.get() {
+            self.drained.notified().await;
+        }
+    }
+
+    /// Ends the connection at once; the first reason stays.
+    pub fn finish(&self, end: End) {
+        if !self.is_ended.replace(true) {
+            *self.end.borrow_mut() = Some(end);
+        }
+        self.ended.notify_one();
+        self.drained.notify_one();
+    }
+
+    /// Ends the connection once what was read is answered and everything is written.
+    pub fn drain(&self) {
+        self.is_draining.set(true);
+        self.end_if_drained();
+    }
+
+    /// What was read is being answered.
+    pub fn begin_turn(&self) {
+        self.is_in_turn.set(true);
+    }
+
+    /// What was read has been answered.
+    pub fn end_turn(&self) {
+        self.is_in_turn.set(false);
+        self.end_if_drained();
+    }
+
+    fn end_if_drained(&self) {
+        if self.is_draining.get() && !self.is_in_turn.get() && self.out.borrow().is_empty() {
+            self.finish(End::ByUs);
+        }
+    }
+
+    /// Waits for the end.
+    pub async fn ended(&self) {
+        while !self.is_ended.get() {
+            self.ended.notified().await;
+        }
+    }
+
+    /// Why it ended; once.
+    pub fn take_end(&self) -> Option<End> {
+        self.end.borrow_mut().take()
+    }
+
+    /// Notes that something was read or written.
+    pub fn touch(&self) {
+        self.active_at.set(self.hall.clock.0.nanos());
+    }
+
+    /// How long nothing was read or written, in nanoseconds.
+    pub fn idle_nanos(&self) -> u64 {
+        self.hall.clock.0.nanos().saturating_sub(self.active_at.get())
+    }
+
+    /// Writes until the queue is empty or the socket full; in the latter case a task goes on.
+    fn flush(self: &Rc<Wire>) {
+        match self.write_out() {
+            Ok(true) => self.emptied(),
+            Ok(false) => {
+                self.is_writing.set(true);
+                actix::spawn(self.clone().write_on());
+            }
+            Err(error) => self.finish(End::Socket(error)),
+        }
+    }
+
+    /// Writes what the socket takes; true when nothing is left.
+    fn write_out(&self) -> io::Result<bool> {
+        let mut out = self.out.borrow_mut();
+        while !out.is_empty() {
+            match out.write_with(|slices| self.socket.try_write_vectored(slices)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(buffer) = out.take_buffer() {
+            self.hall.spare.borrow_mut().give(buffer);
+        }
+        Ok(true)
+    }
+
+    fn emptied(&self) {
+        self.drained.notify_one();
+        self.end_if_drained();
+    }
+
+    /// Goes on writing whenever the socket has room.
+    async fn write_on(self: Rc<Wire>) {
+        while !self.is_ended.get() {
+            let has_room = tokio::time::timeout(self.hall.config.stall(), self.socket.writable());
+            match has_room.await {
+                Err(_elapsed) => return self.finish(End::SlowReader),
+                Ok(Err(error)) => return self.finish(End::Socket(error)),
+                Ok(Ok(())) => {}
+            }
+            self.touch();
+            match self.write_out() {
+                Err(error) => return self.finish(End::Socket(error)),
+                Ok(false) => self.drained.notify_one(),
+                Ok(true) => {
+                    self.is_writing.set(false);
+                    return self.emptied();
+                }
+            }
+        }
+    }
+}

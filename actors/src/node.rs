@@ -1,0 +1,297 @@
+//! The node: builds the cast in order and stops it in reverse. Java: `BrokerController`, `NamesrvController`.
+//!
+//! Invariants:
+//! - a node lives in an actix system of its own on a thread of its own; nothing of it is global, so several
+//!   live in one process;
+//! - ports are opened first, so that a port in use is known before a store is touched; they are listened on
+//!   last, so that nobody is served before everything is there;
+//! - the stop goes in reverse: no new connections, sessions closed, log flushed, queues flushed, checkpoint,
+//!   abort mark gone. A poisoned node skips what can no longer be trusted: the next start recovers.
+//!
+//! Contents: `broker` and `name_server` build the parts.
+
+mod broker;
+#[cfg(test)]
+mod end_to_end_test;
+mod name_server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use actix::{Actor, Addr, Arbiter, ArbiterHandle, System};
+use tokio::sync::{Notify, watch};
+
+use crate::cast::{BrokerCast, NameServerCast};
+use crate::config::{ConfigError, NodeConfig};
+use crate::credits::Credits;
+use crate::net::listener::{Listener, StopListening};
+use crate::net::sessions::{CloseAll, Sessions};
+use crate::poison::Poison;
+use crate::watchdog::{StandDown, Watchdog};
+
+/// How long sessions may take to write what waits when the node stops.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Starts nodes.
+#[derive(Debug)]
+pub struct Node;
+
+/// A running node; clones are handles of the same node. It keeps running when all handles are dropped.
+#[derive(Debug, Clone)]
+pub struct NodeHandle {
+    parts: Arc<Parts>,
+    stop: Arc<Notify>,
+    ended: watch::Receiver<Option<Result<(), Arc<NodeError>>>>,
+}
+
+/// Why a node could not start, or how it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A setting is wrong.
+    #[error("setting {0}")]
+    Config(#[from] ConfigError),
+    /// The store could not be opened or closed.
+    #[error(transparent)]
+    Store(#[from] troupemq_store::StoreError),
+    /// A port could not be opened.
+    #[error("cannot listen on {address}: {cause}")]
+    Port {
+        /// The address wanted.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start the thread {name}: {cause}")]
+    Thread {
+        /// What the thread was for.
+        name: &'static str,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The node stopped because it could not be trusted any more.
+    #[error("stopped: {cause}")]
+    Poisoned {
+        /// The first cause.
+        cause: String,
+    },
+    /// A part did not give back what it owned.
+    #[error("the stop was not complete: {part} is gone")]
+    Incomplete {
+        /// The part.
+        part: &'static str,
+    },
+}
+
+/// What a started node tells about itself.
+#[derive(Debug, Default)]
+struct Parts {
+    broker: Option<(SocketAddr, Arc<BrokerCast>)>,
+    name_server: Option<(SocketAddr, Arc<NameServerCast>)>,
+    cast: Vec<&'static str>,
+}
+
+impl Node {
+    /// Starts a node and returns when it serves.
+    pub fn start(config: NodeConfig) -> Result<NodeHandle, NodeError> {
+        config.check()?;
+        let (started_by, started) = std::sync::mpsc::channel();
+        let (ended_by, ended) = watch::channel(None);
+        let stop = Arc::new(Notify::new());
+        let wanted = stop.clone();
+        std::thread::Builder::new()
+            .name("node".to_owned())
+            .spawn(move || {
+                let outcome = System::new().block_on(live(config, started_by, wanted));
+                ended_by.send_replace(Some(outcome.map_err(Arc::new)));
+            })
+            .map_err(|cause| NodeError::Thread { name: "node", cause })?;
+        let parts = started.recv().unwrap_or(Err(NodeError::Incomplete { part: "the node's thread" }))?;
+        Ok(NodeHandle { parts: Arc::new(parts), stop, ended })
+    }
+}
+
+impl NodeHandle {
+    /// The address the broker's port was opened on.
+    pub fn broker_address(&self) -> Option<SocketAddr> {
+        self.parts.broker.as_ref().map(|(address, _)| *address)
+    }
+
+    /// The address the name server's port was opened on.
+    pub fn name_server_address(&self) -> Option<SocketAddr> {
+        self.parts.name_server.as_ref().map(|(address, _)| *address)
+    }
+
+    /// The broker's cast, for programs that embed it.
+    pub fn broker(&self) -> Option<&Arc<BrokerCast>> {
+        self.parts.broker.as_ref().map(|(_, cast)| cast)
+    }
+
+    /// The name server's cast, for programs that embed it.
+    pub fn name_server(&self) -> Option<&Arc<NameServerCast>> {
+        self.parts.name_server.as_ref().map(|(_, cast)| cast)
+    }
+
+    /// The types of all actors that were started.
+    pub fn cast(&self) -> &[&'static str] {
+        &self.parts.cast
+    }
+
+    /// Asks the node to stop; `ended` tells when it has.
+    pub fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    /// Waits for the end of the node: an error if it was poisoned or could not stop in order.
+    pub async fn ended(&self) -> Result<(), Arc<NodeError>> {
+        let mut ended = self.ended.clone();
+        let outcome = ended.wait_for(Option::is_some).await;
+        let gone = || Err(Arc::new(NodeError::Incomplete { part: "the node's thread" }));
+        outcome.map_or_else(|_| gone(), |outcome| outcome.clone().unwrap_or_else(gone))
+    }
+
+    /// Stops the node and waits for its end. Not for use inside an async runtime; there, `stop` and `ended`.
+    pub fn stop_and_wait(&self) -> Result<(), Arc<NodeError>> {
+        self.stop();
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime =
+            runtime.map_err(|cause| NodeError::Thread { name: "waiting", cause }).map_err(Arc::new)?;
+        runtime.block_on(self.ended())
+    }
+}
+
+/// The life of a node, on its own thread.
+async fn live(
+    config: NodeConfig,
+    started_by: std::sync::mpsc::Sender<Result<Parts, NodeError>>,
+    stop: Arc<Notify>,
+) -> Result<(), NodeError> {
+    let mut stage = Stage::new(&config);
+    let parts = match stage.build(&config) {
+        Ok(parts) => parts,
+        Err(error) => {
+            let stopped = stage.stop().await;
+            if let Err(error) = stopped {
+                tracing::warn!(%error, "a node that could not start did not stop in order");
+            }
+            let _ = started_by.send(Err(error));
+            return Ok(());
+        }
+    };
+    let _ = started_by.send(Ok(parts));
+    tokio::select! {
+        () = stop.notified() => {}
+        _cause = stage.poison.tripped() => {}
+    }
+    stage.stop().await
+}
+
+/// Everything that must be stopped, in the order it was started.
+struct Stage {
+    poison: Poison,
+    credits: Credits,
+    cast: Vec<&'static str>,
+    sessions: Vec<Addr<Sessions>>,
+    listeners: Vec<Addr<Listener>>,
+    watchdog: Option<Addr<Watchdog>>,
+    broker: Option<broker::Running>,
+    arbiters: Vec<Arbiter>,
+}
+
+impl Stage {
+    fn new(config: &NodeConfig) -> Stage {
+        Stage {
+            poison: Poison::new(),
+            credits: Credits::new(config.net.in_flight_max_bytes),
+            cast: Vec::new(),
+            sessions: Vec::new(),
+            listeners: Vec::new(),
+            watchdog: None,
+            broker: None,
+            arbiters: Vec::new(),
+        }
+    }
+
+    fn build(&mut self, config: &NodeConfig) -> Result<Parts, NodeError> {
+        let mut watchdog = Watchdog::new(self.poison.clone());
+        self.start_sessions(config);
+        let mut parts = Parts::default();
+        let mut ready = Vec::new();
+        if let Some(part) = &config.name_server {
+            let built = name_server::build(self, config, part)?;
+            parts.name_server = Some((built.address, built.cast));
+            ready.push(built.listener);
+        }
+        if let Some(part) = &config.broker {
+            let built = broker::build(self, config, part, &mut watchdog)?;
+            parts.broker = Some((built.address, built.cast));
+            ready.push(built.listener);
+        }
+        self.enter("Watchdog");
+        self.watchdog = Some(watchdog.start());
+        for listener in ready {
+            self.enter("Listener");
+            self.listeners.push(listener.start());
+        }
+        self.enter("Session");
+        parts.cast = self.cast.clone();
+        Ok(parts)
+    }
+
+    /// Notes that actors of a type are started.
+    fn enter(&mut self, actor: &'static str) {
+        if !self.cast.contains(&actor) {
+            self.cast.push(actor);
+        }
+    }
+
+    fn start_sessions(&mut self, config: &NodeConfig) {
+        let next_link = Arc::new(AtomicU64::new(1));
+        let mut handles: Vec<ArbiterHandle> = vec![Arbiter::current()];
+        for _ in 1..config.net.session_arbiters {
+            let arbiter = Arbiter::new();
+            handles.push(arbiter.handle());
+            self.arbiters.push(arbiter);
+        }
+        self.enter("Sessions");
+        for handle in handles {
+            let (net, clock) = (config.net.clone(), config.clock.clone());
+            let (credits, next_link) = (self.credits.clone(), next_link.clone());
+            self.sessions.push(Sessions::start_in_arbiter(&handle, move |_| {
+                Sessions::new(net, clock, credits, next_link)
+            }));
+        }
+    }
+
+    /// Stops everything in reverse.
+    async fn stop(&mut self) -> Result<(), NodeError> {
+        if let Some(watchdog) = self.watchdog.take() {
+            let _ = watchdog.send(StandDown).await;
+        }
+        for listener in self.listeners.drain(..) {
+            let _ = listener.send(StopListening).await;
+        }
+        let closing = self.sessions.iter().map(|sessions| sessions.send(CloseAll)).collect::<Vec<_>>();
+        for closed in closing {
+            if tokio::time::timeout(CLOSING, closed).await.is_err() {
+                tracing::warn!("some connections did not take what was written for them");
+            }
+        }
+        let closed = match self.broker.take() {
+            Some(broker) => broker.stop(&self.poison).await,
+            None => Ok(()),
+        };
+        self.sessions.clear();
+        for arbiter in self.arbiters.drain(..) {
+            arbiter.stop();
+            // Its thread ends by itself; what runs on it has been answered.
+            let _ = arbiter.join();
+        }
+        match self.poison.cause() {
+            Some(cause) => Err(NodeError::Poisoned { cause: cause.to_owned() }),
+            None => closed,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Builds the broker of a node, and stops it.
+//!
+//! Invariants:
+//! - an actor is started after those it sends to;
+//! - log, dispatcher, flush, topics and queues run on arbiter 0: a hop between them costs no wake of a thread;
+//! - what the store gave out at its opening is collected again before it is closed.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use actix::{Actor, Addr, Arbiter};
+use arc_swap::ArcSwap;
+use bytes::{Bytes, BytesMut};
+use troupemq_codec::Text;
+use troupemq_codec::message::properties::{CLUSTER, MSG_REGION, TRACE_ON, put_property};
+use troupemq_store::{Closing, FlushMode, IndexReader, LogReader, Opened, QueueTable, StoreConfig};
+
+use crate::cast::BrokerCast;
+use crate::cold_reader::ColdReaders;
+use crate::commit_log::{CommitLog, ReleaseLog};
+use crate::config::{BrokerConfig, BrokerPart, NodeConfig};
+use crate::directory::Directory;
+use crate::dispatcher::{Dispatcher, ReleaseWriter};
+use crate::flush::{Flush, FlushThread, Flushing};
+use crate::net::listener::{Listener, bind};
+use crate::node::{NodeError, Stage};
+use crate::poison::Poison;
+use crate::queue::QueueArbiters;
+use crate::router::Served;
+use crate::send::ids::{IdSource, PlaceIds};
+use crate::stats::Stats;
+use crate::topics::Topics;
+use crate::watchdog::Watchdog;
+
+/// A broker that is ready to be listened for.
+pub(super) struct Built {
+    pub(super) address: SocketAddr,
+    pub(super) cast: Arc<BrokerCast>,
+    pub(super) listener: Listener,
+}
+
+/// What of a running broker has to be stopped.
+pub(super) struct Running {
+    commit_log: Addr<CommitLog>,
+    dispatcher: Addr<Dispatcher>,
+    flush_thread: FlushThread,
+    flushing: JoinHandle<Flushing>,
+    queues: QueueTable,
+}
+
+/// Builds it.
+pub(super) fn build(
+    stage: &mut Stage,
+    config: &NodeConfig,
+    part: &BrokerPart,
+    watchdog: &mut Watchdog,
+) -> Result<Built, NodeError> {
+    let failed = |cause| NodeError::Port { address: part.listen, cause };
+    let socket = bind(part.listen).map_err(failed)?;
+    let address = socket.local_addr().map_err(failed)?;
+    let opened = troupemq_store::open(part.store.clone(), config.clock.0.clone())?;
+    let below = start_store(stage, config, &part.config, (opened, watchdog))?;
+    let cast = start(stage, config, part, advertised(part, address), (below, watchdog));
+    let listener = Listener::new(socket, stage.sessions.clone(), Served::Broker(cast.clone()));
+    Ok(Built { address, cast, listener })
+}
+
+/// The address others are told.
+fn advertised(part: &BrokerPart, opened: SocketAddr) -> SocketAddr {
+    let ip = part.advertise.unwrap_or_else(|| match opened.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => own_ip(),
+        IpAddr::V6(ip) if ip.is_unspecified() => own_ip(),
+        ip => ip,
+    });
+    SocketAddr::new(ip, part.advertise_port.unwrap_or(opened.port()))
+}
+
+/// The address of this machine by which it reaches others; no packet is sent to find it out.
+fn own_ip() -> IpAddr {
+    let found = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
+        socket.local_addr()
+    });
+    found.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
+}
+
+/// The parts of the store and the actors that own them.
+struct StoreCast {
+    store: StoreConfig,
+    log: LogReader,
+    index: IndexReader,
+    queues: QueueTable,
+    cold: ColdReaders,
+    flush: Addr<Flush>,
+    dispatcher: Addr<Dispatcher>,
+    commit_log: Addr<CommitLog>,
+}
+
+/// Starts the actors that own the store.
+fn start_store(
+    stage: &mut Stage,
+    config: &NodeConfig,
+    broker: &BrokerConfig,
+    (opened, watchdog): (Opened, &mut Watchdog),
+) -> Result<StoreCast, NodeError> {
+    let Opened { log, reader, flusher, dispatch, queues, marks, space, config: store, .. } = opened;
+    let thread = |name| move |cause| NodeError::Thread { name, cause };
+    let (poison, clock) = (stage.poison.clone(), config.clock.clone());
+
+    stage.enter("ColdReaders");
+    let cold = ColdReaders::start(&reader, &poison).map_err(thread("cold-reader"))?;
+    let parts =
+        Flushing::new((flusher, marks), queues.clone(), dispatch.flusher().clone(), space, store.clone());
+    let (flush_thread, flushing) = FlushThread::start(parts, poison.clone()).map_err(thread("flusher"))?;
+    stage.enter("Flush");
+    let flush = Flush::new(flush_thread.clone(), clock.clone(), broker.sync_flush_timeout).start();
+    stage.enter("Dispatcher");
+    let waits = (store.flush == FlushMode::Sync).then(|| flush.clone());
+    let index = dispatch.index().clone();
+    let dispatcher = Dispatcher::new(dispatch, waits, poison.clone()).start();
+    stage.enter("CommitLog");
+    let commit_log = CommitLog::new(log, clock, dispatcher.clone(), poison).start();
+
+    watchdog.watch("Flush", flush.clone());
+    watchdog.watch("Dispatcher", dispatcher.clone());
+    watchdog.watch("CommitLog", commit_log.clone());
+    stage.broker = Some(Running {
+        commit_log: commit_log.clone(),
+        dispatcher: dispatcher.clone(),
+        flush_thread,
+        flushing,
+        queues: queues.clone(),
+    });
+    Ok(StoreCast { store, log: reader, index, queues, cold, flush, dispatcher, commit_log })
+}
+
+/// Starts the actors of the broker on top of those of its store.
+fn start(
+    stage: &mut Stage,
+    config: &NodeConfig,
+    part: &BrokerPart,
+    advertised: SocketAddr,
+    (below, watchdog): (StoreCast, &mut Watchdog),
+) -> Arc<BrokerCast> {
+    let (clock, broker) = (config.clock.clone(), &part.config);
+    let directory = Arc::new(Directory::new());
+    stage.enter("Topics");
+    let topics = Topics::new(directory.clone(), broker, &below.queues).start();
+    watchdog.watch("Topics", topics.clone());
+    stage.enter("Queue");
+    let queue_arbiters = QueueArbiters::new(vec![Arbiter::current()], clock.clone(), broker.held_pulls_max);
+    Arc::new(BrokerCast {
+        config: Arc::new(ArcSwap::from_pointee(broker.clone())),
+        ids: IdSource::new(advertised.ip(), clock.0.now_ms()),
+        message_ids: PlaceIds::new(advertised),
+        broker_name: Text::from(broker.broker_name.as_str()),
+        region: Text::from(broker.region_id.as_str()),
+        trace_on: broker.trace_on,
+        own_properties: own_properties(broker),
+        memory_bytes: memory_bytes(),
+        hot_from: below.log.wrote_to(),
+        store_dir: below.store.dir,
+        sessions: stage.sessions[0].clone(),
+        credits: stage.credits.clone(),
+        poison: stage.poison.clone(),
+        stats: Arc::new(Stats::default()),
+        pulled: None,
+        log: below.log,
+        queues: below.queues,
+        index: below.index,
+        cold: below.cold,
+        commit_log: below.commit_log,
+        dispatcher: below.dispatcher,
+        flush: below.flush,
+        clock,
+        advertised,
+        directory,
+        queue_arbiters,
+        topics,
+    })
+}
+
+/// What every message is stored with.
+fn own_properties(config: &BrokerConfig) -> Bytes {
+    let mut text = BytesMut::new();
+    put_property(&mut text, MSG_REGION, &config.region_id);
+    put_property(&mut text, TRACE_ON, if config.trace_on { "true" } else { "false" });
+    put_property(&mut text, CLUSTER, &config.broker_cluster_name);
+    text.freeze()
+}
+
+/// Memory of the machine; 24 GiB if it does not say.
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    let total = info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)));
+    if total == 0 { 24 << 30 } else { total }
+}
+
+impl Running {
+    /// Stops the broker once no session is left: what was taken in is stored, then the store is closed.
+    pub(super) async fn stop(self, poison: &Poison) -> Result<(), NodeError> {
+        let gone = |part| move |_| NodeError::Incomplete { part };
+        let log = self.commit_log.send(ReleaseLog).await.map_err(gone("CommitLog"));
+        let dispatch = self.dispatcher.send(ReleaseWriter).await.map_err(gone("Dispatcher"));
+        self.flush_thread.stop();
+        let flushing = self.flushing.join().map_err(|_| NodeError::Incomplete { part: "flusher" });
+        if poison.cause().is_some() {
+            return Ok(());
+        }
+        let missing = |part| NodeError::Incomplete { part };
+        let (flusher, marks) = flushing?.into_parts();
+        troupemq_store::close(Closing {
+            log: log?.ok_or(missing("CommitLog"))?,
+            flusher,
+            dispatch: dispatch?.ok_or(missing("Dispatcher"))?,
+            queues: self.queues,
+            marks,
+        })?;
+        Ok(())
+    }
+}

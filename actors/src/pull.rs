@@ -1,0 +1,180 @@
+//! Pulls: PULL_MESSAGE and LITE_PULL_MESSAGE, from the request to the answer. Java: `PullMessageProcessor`.
+//!
+//! Invariants:
+//! - a pull is answered once: at once, after it was held, or after a cold read;
+//! - a pull is held at most once; what it finds after that is its answer, even if it is nothing;
+//! - offsets are committed on the first pass only;
+//! - records leave as slices of the mapped log, never copied.
+//!
+//! Contents: `check` says whether the pull is allowed and what it selects, `read` finds the records, `reply`
+//! writes the answer.
+
+pub mod check;
+pub mod read;
+pub mod reply;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::Message;
+use troupemq_codec::filter::tags::TagFilter;
+use troupemq_codec::request::{
+    LitePullMessage, PULL_COMMITS_OFFSET, PULL_SUSPENDS, PullMessage, PullMessageHeader,
+};
+use troupemq_codec::{Command, Request, ResponseCode, Text};
+
+use crate::cast::BrokerCast;
+use crate::directory::{QueueView, TopicView};
+use crate::net::session::answer;
+use crate::net::wire::Wire;
+use crate::net::{Link, Refusal};
+use crate::pull::read::{Bounds, Reading, Source};
+use crate::queue::{OnHold, Park};
+use crate::router::Served;
+
+/// A pull on its way: the request and what it resolved to.
+#[derive(Debug)]
+pub struct Parcel {
+    /// The request as it came.
+    pub request: Command,
+    /// Its header.
+    pub header: PullMessageHeader,
+    /// Who pulls.
+    pub link: Arc<Link>,
+    /// The topic.
+    pub topic: Arc<TopicView>,
+    /// The queue.
+    pub queue: Arc<QueueView>,
+    /// What it selects.
+    pub filter: TagFilter,
+    /// Why it came back, if it was held.
+    pub wakened: Option<Wakened>,
+    /// Whether a cold reader has fetched what it wants.
+    pub is_warm: bool,
+}
+
+/// Why a pull that was held came back to its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wakened {
+    /// What it waits for has arrived.
+    Arrival,
+    /// Its time is over.
+    Deadline,
+    /// Too many are held at its queue.
+    Full,
+    /// The actor that held it has ended.
+    Dropped,
+}
+
+/// Told by pulls to the owner of consumer offsets: what was handed out, and what is to be committed.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct Pulled {
+    /// The consumer group.
+    pub group: Text,
+    /// The topic.
+    pub topic: Text,
+    /// The queue.
+    pub queue_id: i32,
+    /// Where the group will go on.
+    pub next_offset: i64,
+    /// The offset to commit, if the pull says so.
+    pub commit_offset: Option<i64>,
+}
+
+/// Whether a request code is a pull.
+pub fn is_pull(code: i32) -> bool {
+    matches!(code, PullMessage::CODE | LitePullMessage::CODE)
+}
+
+/// Serves a pull that just came.
+pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, request: Command) {
+    match check::resolve(cast, &wire.link, &request) {
+        Err(refused) => reply::refuse(wire, &request, refused),
+        Ok(resolved) => {
+            let check::Resolved { header, topic, queue, filter } = resolved;
+            let link = wire.link.clone();
+            let parcel =
+                Parcel { request, header, link, topic, queue, filter, wakened: None, is_warm: false };
+            serve(wire, cast, Box::new(parcel));
+        }
+    }
+}
+
+/// Serves a pull that came back from its hold or from a cold reader.
+pub(crate) fn resume(wire: &Rc<Wire>, parcel: Box<Parcel>) {
+    let Served::Broker(cast) = &wire.served else { return };
+    if parcel.wakened == Some(Wakened::Full) {
+        let max = cast.config.load().held_pulls_max;
+        let busy =
+            format!("[OVERLOAD]system busy, start flow control for a while: {max} pulls held at the queue");
+        return answer(wire, &parcel.request, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
+    }
+    let cast = cast.clone();
+    serve(wire, &cast, parcel);
+}
+
+fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
+    let reading = read(cast, &parcel);
+    if reading.is_cold() && !parcel.is_warm {
+        parcel.is_warm = true;
+        return cast.cold.fetch(reading, parcel);
+    }
+    let may_wait = parcel.header.sys_flag & PULL_SUSPENDS != 0 && parcel.wakened.is_none();
+    if reading.status.is_nothing_new(parcel.header.queue_offset) && may_wait {
+        tell_progress(cast, &parcel, &reading);
+        return hold(cast, parcel);
+    }
+    if parcel.wakened.is_none() || reading.next_offset != parcel.header.queue_offset {
+        tell_progress(cast, &parcel, &reading);
+    }
+    cast.stats.got(reading.count, reading.bytes);
+    reply::write(wire, &parcel, reading);
+}
+
+fn read(cast: &BrokerCast, parcel: &Parcel) -> Reading {
+    let bounds =
+        Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, parcel.header.messages_max);
+    read::read(
+        &Source { units: &parcel.queue.units, log: &cast.log, filter: &parcel.filter, bounds },
+        parcel.header.queue_offset,
+    )
+}
+
+/// Holds a pull that found nothing until something comes.
+fn hold(cast: &BrokerCast, parcel: Box<Parcel>) {
+    let config = cast.config.load();
+    let wish_ms = if config.long_polling_enable {
+        parcel.header.suspend_timeout_ms
+    } else {
+        config.short_polling_time_mills
+    };
+    let wish = u64::try_from(wish_ms).unwrap_or(0).saturating_mul(1_000_000);
+    let actor = cast.queue_arbiters.active(&parcel.queue);
+    let park = Park {
+        from: parcel.header.queue_offset,
+        deadline: cast.clock().nanos().saturating_add(wish),
+        filter: parcel.filter.clone(),
+        parcel: OnHold::new(parcel),
+    };
+    // A park that is not delivered is dropped, and by that the pull comes back to its session.
+    drop(actor.try_send(park));
+}
+
+/// Tells the owner of offsets what was handed out and what is to be committed.
+fn tell_progress(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) {
+    let Some(offsets) = &cast.pulled else { return };
+    let header = &parcel.header;
+    let commits = header.sys_flag & PULL_COMMITS_OFFSET != 0 && parcel.wakened.is_none();
+    let told = Pulled {
+        // A copy of its own: a slice would keep the whole request in memory.
+        group: Text::from(header.group.as_str()),
+        topic: parcel.topic.name.clone(),
+        queue_id: header.queue_id,
+        next_offset: reading.next_offset,
+        commit_offset: commits.then_some(header.commit_offset),
+    };
+    if offsets.try_send(told).is_err() {
+        tracing::warn!(group = %header.group, "the progress of a pull could not be noted");
+    }
+}

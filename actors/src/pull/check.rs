@@ -1,0 +1,167 @@
+//! Whether a pull is allowed, and what it selects.
+//!
+//! Invariants:
+//! - the checks come in RocketMQ's order, and the first that fails answers;
+//! - `forbiddenType` stands in every NO_PERMISSION answer: 1 broker, 2 group, 3 topic, 4 broadcasting,
+//!   5 subscription.
+
+use std::sync::Arc;
+
+use troupemq_codec::filter::tags::TagFilter;
+use troupemq_codec::request::{LitePullMessage, PULL_HAS_SUBSCRIPTION, PullMessageHeader};
+use troupemq_codec::{Command, Request, ResponseCode};
+
+use crate::cast::BrokerCast;
+use crate::directory::{GroupView, QueueView, TopicView};
+use crate::net::{Link, Refusal};
+
+/// Text at the end of remarks that a user can act on.
+const FAQ: &str = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.";
+
+/// A pull that is allowed.
+#[derive(Debug)]
+pub struct Resolved {
+    /// Its header.
+    pub header: PullMessageHeader,
+    /// The topic.
+    pub topic: Arc<TopicView>,
+    /// The queue.
+    pub queue: Arc<QueueView>,
+    /// What it selects.
+    pub filter: TagFilter,
+}
+
+/// A pull that is not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The answer.
+    pub refusal: Refusal,
+    /// What forbids it, with NO_PERMISSION.
+    pub forbidden_type: Option<i32>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Refused {
+        Refused { refusal, forbidden_type: None }
+    }
+}
+
+fn forbidden(kind: i32, remark: String) -> Refused {
+    let refusal = Refusal::new(ResponseCode::NO_PERMISSION, remark);
+    Refused { refusal, forbidden_type: Some(kind) }
+}
+
+/// Checks a pull and finds out what it is about.
+pub fn resolve(cast: &BrokerCast, link: &Link, request: &Command) -> Result<Resolved, Refused> {
+    let header: PullMessageHeader = request.header().map_err(Refusal::from)?;
+    check_broker(cast, request.code)?;
+    let group = check_group(cast, &header)?;
+    let topic = cast.directory.topic(&header.topic).ok_or_else(|| no_topic(&header.topic))?;
+    if !topic.is_readable() {
+        return Err(forbidden(3, format!("the topic[{}] pulling message is forbidden", header.topic)));
+    }
+    let queue = find_queue(cast, &topic, &header, link)?;
+    let filter = select(cast, group.as_deref(), &header)?;
+    Ok(Resolved { header, topic, queue, filter })
+}
+
+fn check_broker(cast: &BrokerCast, code: i32) -> Result<(), Refused> {
+    let config = cast.config.load();
+    if !config.is_readable() {
+        let host = cast.advertised.ip();
+        return Err(forbidden(1, format!("the broker[{host}] pulling message is forbidden")));
+    }
+    if code == LitePullMessage::CODE && !config.lite_pull_message_enable {
+        let host = cast.advertised.ip();
+        return Err(forbidden(1, format!("the broker[{host}] for lite pull consumer is forbidden")));
+    }
+    Ok(())
+}
+
+fn check_group(cast: &BrokerCast, header: &PullMessageHeader) -> Result<Option<Arc<GroupView>>, Refused> {
+    let name = &header.group;
+    let Some(group) = cast.directory.group(name) else {
+        if cast.config.load().auto_create_subscription_group {
+            return Ok(None);
+        }
+        let remark = format!("subscription group [{name}] does not exist, {FAQ}");
+        return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark).into());
+    };
+    if !group.config().consume_enable {
+        return Err(forbidden(2, format!("subscription group no permission, {name}")));
+    }
+    Ok(Some(group))
+}
+
+fn no_topic(name: &str) -> Refusal {
+    let remark = format!("topic[{name}] not exist, apply first please! {FAQ}");
+    Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark)
+}
+
+fn find_queue(
+    cast: &BrokerCast,
+    topic: &TopicView,
+    header: &PullMessageHeader,
+    link: &Link,
+) -> Result<Arc<QueueView>, Refusal> {
+    let illegal = || {
+        let remark = format!(
+            "queueId[{}] is illegal, topic:[{}] topicConfig.readQueueNums:[{}] consumer:[/{}]",
+            header.queue_id,
+            header.topic,
+            topic.config.read_queue_nums,
+            link.peer()
+        );
+        Refusal::new(ResponseCode::INVALID_PARAMETER, remark)
+    };
+    if header.queue_id >= topic.config.read_queue_nums {
+        return Err(illegal());
+    }
+    match cast.directory.queue(topic, header.queue_id, &cast.queues) {
+        Ok(queue) => queue.ok_or_else(illegal),
+        Err(error) => Err(Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string())),
+    }
+}
+
+/// What the pull selects: by the text in it, or by what its group registered.
+fn select(
+    cast: &BrokerCast,
+    group: Option<&GroupView>,
+    header: &PullMessageHeader,
+) -> Result<TagFilter, Refused> {
+    if header.sys_flag & PULL_HAS_SUBSCRIPTION != 0 {
+        let text = header.subscription.as_deref().unwrap_or(TagFilter::ALL);
+        return Ok(compile(cast, header.expression_type.as_deref(), text)?);
+    }
+    let missing = |what: &str| {
+        Refusal::new(ResponseCode::SUBSCRIPTION_NOT_EXIST, format!("the consumer's {what} not exist{FAQ}"))
+    };
+    let view = group.ok_or_else(|| missing("group info"))?;
+    let online = view.online().ok_or_else(|| missing("group info"))?;
+    if online.is_broadcasting && !view.config().consume_broadcast_enable {
+        let remark = format!("the consumer group[{}] can not consume by broadcast way", view.name());
+        return Err(forbidden(4, remark));
+    }
+    let Some(subscription) = online.subscriptions.get(header.topic.as_str()) else {
+        return Err(missing("subscription").into());
+    };
+    if subscription.version < header.subscription_version {
+        let remark = "the consumer's subscription not latest";
+        return Err(Refusal::new(ResponseCode::SUBSCRIPTION_NOT_LATEST, remark).into());
+    }
+    Ok(compile(cast, Some(&subscription.expression_type), &subscription.expression)?)
+}
+
+fn compile(cast: &BrokerCast, kind: Option<&str>, text: &str) -> Result<TagFilter, Refusal> {
+    match kind.unwrap_or("TAG") {
+        "" | "TAG" => Ok(TagFilter::parse(text)),
+        "SQL92" if !cast.config.load().enable_property_filter => Err(Refusal::new(
+            ResponseCode::SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by SQL92",
+        )),
+        _ => Err(Refusal::new(
+            ResponseCode::SUBSCRIPTION_PARSE_FAILED,
+            "parse the consumer's subscription failed",
+        )),
+    }
+}

@@ -1,0 +1,276 @@
+//! What a pull finds: consume-queue units, filtered, as slices of the log. Java: `DefaultMessageStore.getMessage`.
+//!
+//! Invariants:
+//! - the first message that matches is always taken, however large it is;
+//! - records that stand side by side in the log leave as one slice;
+//! - `next_offset` is behind everything that was looked at and not left for the next pull.
+
+use bytes::Bytes;
+use troupemq_codec::ResponseCode;
+use troupemq_codec::filter::tags::TagFilter;
+use troupemq_store::{ConsumeQueue, LogReader, Unit};
+
+use crate::config::BrokerConfig;
+
+/// Bytes of a consume-queue unit, in which the scan limit is given.
+const UNIT_BYTES: usize = 20;
+
+/// How a read ended. The names, in Java's spelling, are the remark of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Messages were found.
+    Found,
+    /// Units were looked at, none matched.
+    NoMatchedMessage,
+    /// The records are being deleted.
+    MessageWasRemoving,
+    /// The queue is empty.
+    NoMessageInQueue,
+    /// Exactly the next offset was asked for.
+    OffsetOverflowOne,
+    /// An offset beyond the next one was asked for.
+    OffsetOverflowBadly,
+    /// The offset is no longer kept.
+    OffsetTooSmall,
+    /// The units of the offset cannot be read.
+    OffsetFoundNull,
+}
+
+/// The bounds of one read.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Messages wished for.
+    pub wish: usize,
+    /// Units looked at.
+    pub scan_max: usize,
+    /// Messages and bytes when they are in memory.
+    pub near: (usize, usize),
+    /// Messages and bytes when they are likely on disk only.
+    pub far: (usize, usize),
+    /// Distance from the end of the log beyond which a message counts as far, in bytes.
+    pub far_bytes: u64,
+    /// What was written from here on has surely been in memory.
+    pub hot_from: u64,
+}
+
+/// Where to look.
+#[derive(Debug)]
+pub struct Source<'a> {
+    /// The queue.
+    pub units: &'a ConsumeQueue,
+    /// The log.
+    pub log: &'a LogReader,
+    /// What is selected.
+    pub filter: &'a TagFilter,
+    /// How much.
+    pub bounds: Bounds,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Reading {
+    /// How it ended.
+    pub status: Status,
+    /// Where to go on.
+    pub next_offset: i64,
+    /// First offset of the queue.
+    pub min_offset: i64,
+    /// Offset behind the last message of the queue.
+    pub max_offset: i64,
+    /// The records, in pieces.
+    pub slices: Vec<Bytes>,
+    /// Messages in them.
+    pub count: usize,
+    /// Bytes in them.
+    pub bytes: usize,
+    /// Whether the reader is far behind: it should read from a slave if that is allowed.
+    pub is_far: bool,
+    /// The ranges of the log that are not in memory: log offset and length.
+    pub cold: Vec<(u64, usize)>,
+}
+
+impl Status {
+    /// Java's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Found => "FOUND",
+            Status::NoMatchedMessage => "NO_MATCHED_MESSAGE",
+            Status::MessageWasRemoving => "MESSAGE_WAS_REMOVING",
+            Status::NoMessageInQueue => "NO_MESSAGE_IN_QUEUE",
+            Status::OffsetOverflowOne => "OFFSET_OVERFLOW_ONE",
+            Status::OffsetOverflowBadly => "OFFSET_OVERFLOW_BADLY",
+            Status::OffsetTooSmall => "OFFSET_TOO_SMALL",
+            Status::OffsetFoundNull => "OFFSET_FOUND_NULL",
+        }
+    }
+
+    /// The response code for a pull from `offset`.
+    pub fn code(self, offset: i64) -> ResponseCode {
+        match self {
+            Status::Found => ResponseCode::SUCCESS,
+            Status::NoMatchedMessage | Status::MessageWasRemoving => ResponseCode::PULL_RETRY_IMMEDIATELY,
+            Status::NoMessageInQueue if offset != 0 => ResponseCode::PULL_OFFSET_MOVED,
+            Status::NoMessageInQueue | Status::OffsetOverflowOne | Status::OffsetFoundNull => {
+                ResponseCode::PULL_NOT_FOUND
+            }
+            Status::OffsetOverflowBadly | Status::OffsetTooSmall => ResponseCode::PULL_OFFSET_MOVED,
+        }
+    }
+
+    /// Whether a pull from `offset` that ends so may be held.
+    pub fn is_nothing_new(self, offset: i64) -> bool {
+        self.code(offset) == ResponseCode::PULL_NOT_FOUND
+    }
+}
+
+impl Bounds {
+    /// The bounds of a configuration for a pull that wishes for `wish` messages.
+    pub fn of(config: &BrokerConfig, memory_bytes: u64, hot_from: u64, wish: i32) -> Bounds {
+        let wish = usize::try_from(wish).unwrap_or(0).max(1);
+        Bounds {
+            wish,
+            scan_max: (config.max_filter_message_size / UNIT_BYTES).max(wish.min(4096)),
+            near: (
+                config.max_transfer_count_on_message_in_memory,
+                config.max_transfer_bytes_on_message_in_memory,
+            ),
+            far: (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
+            far_bytes: memory_bytes / 100 * config.access_message_in_memory_max_ratio,
+            hot_from,
+        }
+    }
+}
+
+impl Reading {
+    /// Whether something it found must be read from the disk first.
+    pub fn is_cold(&self) -> bool {
+        !self.cold.is_empty()
+    }
+
+    fn ended(status: Status, next_offset: i64, min_offset: i64, max_offset: i64) -> Reading {
+        Reading {
+            status,
+            next_offset,
+            min_offset,
+            max_offset,
+            slices: Vec::new(),
+            count: 0,
+            bytes: 0,
+            is_far: false,
+            cold: Vec::new(),
+        }
+    }
+}
+
+/// Reads from `offset` on.
+pub fn read(source: &Source<'_>, offset: i64) -> Reading {
+    let (min, max) = (source.units.min_offset(), source.units.max_offset());
+    let ended = |status, next| Reading::ended(status, next, min, max);
+    if max == 0 {
+        return ended(Status::NoMessageInQueue, 0);
+    }
+    if offset < min {
+        return ended(Status::OffsetTooSmall, min);
+    }
+    if offset == max {
+        return ended(Status::OffsetOverflowOne, offset);
+    }
+    if offset > max {
+        return ended(Status::OffsetOverflowBadly, max);
+    }
+    let mut gathering = Gathering::new(source, ended(Status::OffsetFoundNull, offset));
+    for unit in source.units.units(offset, source.bounds.scan_max) {
+        if !gathering.look_at(&unit) {
+            break;
+        }
+    }
+    gathering.finish()
+}
+
+/// A read under way.
+struct Gathering<'a> {
+    source: &'a Source<'a>,
+    log_end: u64,
+    log_min: u64,
+    /// Range of the log that has been taken and not yet been cut.
+    open: Option<(u64, u64)>,
+    reading: Reading,
+}
+
+impl<'a> Gathering<'a> {
+    fn new(source: &'a Source<'a>, reading: Reading) -> Gathering<'a> {
+        let (log_end, log_min) = (source.log.wrote_to(), source.log.min_offset());
+        Gathering { source, log_end, log_min, open: None, reading }
+    }
+
+    /// Looks at one unit; false when the read is over.
+    fn look_at(&mut self, unit: &Unit) -> bool {
+        let bounds = &self.source.bounds;
+        if self.reading.count >= bounds.wish {
+            return false;
+        }
+        if unit.log_offset < self.log_min || unit.is_hole() {
+            self.pass(unit, Status::MessageWasRemoving);
+            return true;
+        }
+        if !self.source.filter.matches_code(unit.tags_code) {
+            self.pass(unit, Status::NoMatchedMessage);
+            return true;
+        }
+        let size = usize::try_from(unit.size).unwrap_or(usize::MAX);
+        let is_far = self.log_end.saturating_sub(unit.log_offset) > bounds.far_bytes;
+        let (count_max, bytes_max) = if is_far { bounds.far } else { bounds.near };
+        let is_full = self.reading.count >= count_max || self.reading.bytes.saturating_add(size) > bytes_max;
+        if self.reading.count > 0 && is_full {
+            return false;
+        }
+        self.take(unit, size);
+        self.reading.is_far = is_far;
+        true
+    }
+
+    fn pass(&mut self, unit: &Unit, status: Status) {
+        if self.reading.count == 0 {
+            self.reading.status = status;
+        }
+        self.reading.next_offset = unit.next_offset();
+    }
+
+    fn take(&mut self, unit: &Unit, size: usize) {
+        match &mut self.open {
+            Some((_, end)) if *end == unit.log_offset => *end = unit.log_end(),
+            _ => {
+                self.cut();
+                self.open = Some((unit.log_offset, unit.log_end()));
+            }
+        }
+        self.reading.status = Status::Found;
+        self.reading.next_offset = unit.next_offset();
+        self.reading.count += usize::from(unit.count);
+        self.reading.bytes += size;
+    }
+
+    /// Turns the open range into a slice.
+    fn cut(&mut self) {
+        let Some((from, to)) = self.open.take() else { return };
+        let len = usize::try_from(to - from).unwrap_or(usize::MAX);
+        let log = self.source.log;
+        if from < self.source.bounds.hot_from && !log.is_resident(from, len) {
+            self.reading.cold.push((from, len));
+        }
+        match log.slice(from, len) {
+            Some(slice) => self.reading.slices.push(slice),
+            // Deleted between the look at the start of the log and now.
+            None => self.reading.bytes -= len,
+        }
+    }
+
+    fn finish(mut self) -> Reading {
+        self.cut();
+        if self.reading.status == Status::Found && self.reading.slices.is_empty() {
+            self.reading.count = 0;
+            self.reading.status = Status::MessageWasRemoving;
+        }
+        self.reading
+    }
+}

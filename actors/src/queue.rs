@@ -1,0 +1,204 @@
+//! `Queue`: the pulls on hold at one queue of one topic. Java: `PullRequestHoldService`.
+//!
+//! Invariants:
+//! - it is started by the first pull that must wait and ends some time after the last has gone;
+//! - who waits registers first and looks at the queue again after that; the dispatcher publishes first and
+//!   looks for waiters after that: so no arrival is missed;
+//! - a pull that cannot be held any more goes back to its session, whatever becomes of the actor.
+//!
+//! Contents: `parked` is the state.
+
+pub mod parked;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actix::{Actor, ActorContext, Addr, ArbiterHandle, AsyncContext, Context, Handler, Message, SpawnHandle};
+use troupemq_codec::filter::tags::TagFilter;
+
+use crate::commit_log::MAILBOX;
+use crate::config::NodeClock;
+use crate::directory::QueueView;
+use crate::net::ToSession;
+use crate::pull::{Parcel, Wakened};
+use crate::queue::parked::{Admitted, Candidate, Parked};
+
+/// How long a queue that nobody waits for keeps its actor.
+const PASSIVE_AFTER: Duration = Duration::from_secs(60);
+/// The shortest time a deadline is waited for.
+const STEP: Duration = Duration::from_millis(1);
+/// Units looked at for one who wants to wait; with more than that to look at it is served at once.
+const MISSED_MAX: usize = 800;
+
+// ---- messages
+
+/// Sent by a session: hold this pull until something it wants arrives or its time is over. It comes back to
+/// the session as `ToSession::Resume`.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Park {
+    /// The first offset it has not seen.
+    pub from: i64,
+    /// When it wants an answer at the latest, in monotonic nanoseconds.
+    pub deadline: u64,
+    /// What wakes it.
+    pub filter: TagFilter,
+    /// The pull.
+    pub parcel: OnHold,
+}
+
+/// Sent by the dispatcher when units were published in a queue that is waited for.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct Arrived;
+
+/// A pull on hold; it returns to its session even when it is merely dropped.
+#[derive(Debug)]
+pub struct OnHold(Option<Box<Parcel>>);
+
+impl OnHold {
+    /// Holds a pull.
+    pub fn new(parcel: Box<Parcel>) -> OnHold {
+        OnHold(Some(parcel))
+    }
+
+    /// Sends the pull back to its session.
+    pub fn wake(mut self, why: Wakened) {
+        self.give_back(why);
+    }
+
+    fn give_back(&mut self, why: Wakened) {
+        if let Some(mut parcel) = self.0.take() {
+            parcel.wakened = Some(why);
+            let link = parcel.link.clone();
+            // A session that is gone needs no answer.
+            let _ = link.hand(ToSession::Resume(parcel));
+        }
+    }
+}
+
+impl Drop for OnHold {
+    fn drop(&mut self) {
+        self.give_back(Wakened::Dropped);
+    }
+}
+
+// ---- actor
+
+/// The hold of one queue.
+#[derive(Debug)]
+pub struct Queue {
+    view: Arc<QueueView>,
+    parked: Parked<OnHold>,
+    clock: NodeClock,
+    alarm: Option<(u64, SpawnHandle)>,
+}
+
+/// Where queue actors are started, and what they are given.
+#[derive(Debug, Clone)]
+pub struct QueueArbiters {
+    arbiters: Arc<[ArbiterHandle]>,
+    next: Arc<AtomicUsize>,
+    clock: NodeClock,
+    held_max: usize,
+}
+
+impl QueueArbiters {
+    /// Starts queues on these arbiters in turn, each for at most `held_max` pulls.
+    pub fn new(arbiters: Vec<ArbiterHandle>, clock: NodeClock, held_max: usize) -> QueueArbiters {
+        QueueArbiters { arbiters: arbiters.into(), next: Arc::default(), clock, held_max }
+    }
+
+    /// The actor of a queue, started if it has none.
+    pub fn active(&self, view: &Arc<QueueView>) -> Arc<Addr<Queue>> {
+        if let Some(actor) = view.actor().filter(|actor| actor.connected()) {
+            return actor;
+        }
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.arbiters.len();
+        let (queue, clock, held_max) = (view.clone(), self.clock.clone(), self.held_max);
+        let started = Queue::start_in_arbiter(&self.arbiters[at], move |_| {
+            let parked = Parked::new(held_max, queue.units.max_offset());
+            Queue { view: queue, parked, clock, alarm: None }
+        });
+        view.activate(Arc::new(started))
+    }
+}
+
+impl Queue {
+    /// Wakes whom the units published since the last look match.
+    fn look(&mut self) {
+        let (from, to) = (self.parked.seen_to(), self.view.units.max_offset());
+        if to > from {
+            let count = usize::try_from(to - from).unwrap_or(usize::MAX);
+            let units = self.view.units.units(from, count);
+            let woken = self.parked.arrived(to, units.map(|unit| unit.tags_code));
+            woken.into_iter().for_each(|parcel| parcel.wake(Wakened::Arrival));
+        }
+    }
+
+    fn ring(&mut self, context: &mut Context<Queue>) {
+        self.alarm = None;
+        let due = self.parked.due(self.clock.0.nanos());
+        due.into_iter().for_each(|parcel| parcel.wake(Wakened::Deadline));
+        self.settle(context);
+    }
+
+    /// After each change: is anybody waiting, and until when?
+    fn settle(&mut self, context: &mut Context<Queue>) {
+        if self.parked.is_empty() {
+            self.view.mark_waited_for(false);
+        }
+        let Some(deadline) = self.parked.next_deadline() else { return };
+        match self.alarm {
+            Some((set_for, _)) if set_for <= deadline => return,
+            Some((_, alarm)) => {
+                context.cancel_future(alarm);
+            }
+            None => {}
+        }
+        let wait = Duration::from_nanos(deadline.saturating_sub(self.clock.0.nanos())).max(STEP);
+        self.alarm = Some((deadline, context.run_later(wait, Queue::ring)));
+    }
+}
+
+impl Actor for Queue {
+    type Context = Context<Queue>;
+
+    fn started(&mut self, context: &mut Context<Queue>) {
+        context.set_mailbox_capacity(MAILBOX);
+        context.run_interval(PASSIVE_AFTER, |queue, context| {
+            if queue.parked.is_empty() {
+                queue.view.passivate();
+                context.stop();
+            }
+        });
+    }
+}
+
+impl Handler<Park> for Queue {
+    type Result = ();
+
+    fn handle(&mut self, park: Park, context: &mut Context<Queue>) {
+        self.view.mark_waited_for(true);
+        self.look();
+        let Park { from, deadline, filter, parcel } = park;
+        let missed = self.view.units.units(from, MISSED_MAX).map(|unit| unit.tags_code);
+        let candidate = Candidate { from, deadline, filter, parcel };
+        match self.parked.admit(candidate, self.clock.0.nanos(), missed) {
+            Admitted::Waits => {}
+            Admitted::Now(parcel) => parcel.wake(Wakened::Arrival),
+            Admitted::Full(parcel) => parcel.wake(Wakened::Full),
+        }
+        self.settle(context);
+    }
+}
+
+impl Handler<Arrived> for Queue {
+    type Result = ();
+
+    fn handle(&mut self, _: Arrived, context: &mut Context<Queue>) {
+        self.look();
+        self.settle(context);
+    }
+}

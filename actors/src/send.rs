@@ -1,0 +1,27 @@
+//! Sends: SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, from the frame to the answer.
+//! Java: `SendMessageProcessor`.
+//!
+//! Invariants:
+//! - the sends of one read are encoded straight into one batch, appended by one message to `CommitLog` and
+//!   answered by one write;
+//! - nothing is allocated per message: frames are read where they lie, records are encoded where they leave;
+//! - a send is answered once, in the order of the batch; a one-way send never.
+//!
+//! Contents: `check` says what is allowed, `place` finds topic and queue, `ids`
+//! makes unique ids, `bench` gathers a batch, `reply` writes the answers.
+
+pub mod bench;
+pub mod check;
+pub mod ids;
+pub mod place;
+pub mod reply;
+
+use troupemq_codec::Request;
+use troupemq_codec::request::{SendBatchMessage, SendMessage, SendMessageV2};
+
+pub use bench::{Bench, Benches};
+
+/// Whether a request code is a send that the session serves itself.
+pub fn is_send(code: i32) -> bool {
+    matches!(code, SendMessage::CODE | SendMessageV2::CODE | SendBatchMessage::CODE)
+}

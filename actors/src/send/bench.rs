@@ -1,0 +1,357 @@
+//! The bench: where the sends of one read become one batch.
+//!
+//! Invariants:
+//! - a slot for each send that was taken in, in order; each is answered once when the batch is done;
+//! - a refused send leaves nothing in the batch;
+//! - benches are leased by sessions while they work, so an idle connection holds none.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use troupemq_codec::filter::tags::tags_code_of;
+use troupemq_codec::message::properties::{POP_CK, UNIQ_KEY, put_property};
+use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch};
+use troupemq_codec::request::{SendBatchMessage, SendView};
+use troupemq_codec::{CommandView, HeaderForm, Request, ResponseCode, Text};
+use troupemq_store::{AppendBatch, PendingRecord};
+
+use crate::cast::BrokerCast;
+use crate::commit_log::{Append, Done, Outcome};
+use crate::directory::{QueueView, TopicView};
+use crate::held::hold;
+use crate::net::Refusal;
+use crate::net::wire::Wire;
+use crate::send::check::{Marks, RETRY_PREFIX, check_sizes, illegal};
+use crate::send::place::{Places, dead_letter_topic};
+use crate::send::reply;
+use crate::topics::EnsureTopic;
+
+/// Sends of one batch.
+const SENDS_MAX: usize = 256;
+/// Bytes of one batch, more only for a single message.
+const BYTES_MAX: usize = 256 << 10;
+/// Benches kept by one arbiter.
+const SPARE_MAX: usize = 32;
+/// Topic names longer than this cannot be sent to in batches.
+const BATCH_TOPIC_MAX: usize = 127;
+
+/// Spare benches of one arbiter.
+#[derive(Debug, Default)]
+pub struct Benches(Vec<Bench>);
+
+/// A batch in the making.
+#[derive(Debug, Default)]
+pub struct Bench {
+    batch: AppendBatch,
+    queues: Vec<Arc<QueueView>>,
+    slots: Vec<Slot>,
+    waits_for_disk: bool,
+    places: Places,
+    /// Properties of the send at hand, when they had escapes or must be changed.
+    scratch: BytesMut,
+}
+
+/// One send of the batch.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) opaque: i32,
+    pub(super) form: HeaderForm,
+    pub(super) is_oneway: bool,
+    pub(super) queue_id: i32,
+    /// Its records in the batch.
+    pub(super) records: Range<usize>,
+    /// Its unique id.
+    pub(super) uniq_key: UniqKey,
+}
+
+/// Why a send is not in the batch.
+enum Trouble {
+    Refused(Refusal),
+    NoTopic(EnsureTopic),
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Trouble {
+        Trouble::Refused(refusal)
+    }
+}
+
+/// The unique id of a send.
+#[derive(Debug)]
+pub(super) enum UniqKey {
+    /// That of its (first) message: where it stands in the bytes of the batch.
+    Stored(Range<usize>),
+    /// That of a batch as a whole, which is not stored.
+    Own(Box<str>),
+}
+
+/// Where a send goes and how.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    cast: &'a BrokerCast,
+    wire: &'a Wire,
+    send: &'a SendView<'a>,
+    topic: &'a TopicView,
+    queue: &'a QueueView,
+}
+
+/// A message about to be encoded.
+struct Piece<'a> {
+    flag: i32,
+    body: &'a [u8],
+    properties: &'a [u8],
+}
+
+impl Benches {
+    /// A clean bench.
+    pub fn take(&mut self) -> Bench {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Takes a bench back.
+    pub fn give(&mut self, mut bench: Bench) {
+        bench.clear();
+        if self.0.len() < SPARE_MAX && bench.batch.bytes.capacity() <= 4 * BYTES_MAX {
+            self.0.push(bench);
+        }
+    }
+}
+
+impl Bench {
+    /// Whether the batch should be handed in before more is taken in.
+    pub fn is_full(&self) -> bool {
+        self.slots.len() >= SENDS_MAX || self.batch.bytes.len() >= BYTES_MAX
+    }
+
+    /// Takes one send in, or answers why not.
+    pub async fn take_in(
+        &mut self,
+        cast: &Arc<BrokerCast>,
+        wire: &Rc<Wire>,
+        view: &CommandView<'_>,
+        frame: &[u8],
+    ) {
+        let added = match self.add(cast, wire, view, frame) {
+            Err(Trouble::NoTopic(wanted)) => match cast.topics.send(wanted).await {
+                Ok(Ok(_made)) => self.add(cast, wire, view, frame),
+                Ok(Err(refusal)) => Err(refusal.into()),
+                Err(gone) => Err(Refusal::from(gone).into()),
+            },
+            added => added,
+        };
+        let refusal = match added {
+            Ok(()) => return,
+            Err(Trouble::Refused(refusal)) => refusal,
+            Err(Trouble::NoTopic(_)) => Refusal::gone("the topic just made"),
+        };
+        cast.stats.refused(1);
+        if !view.is_oneway() {
+            wire.write(|out| reply::refused(cast, out.tail(), (view.opaque, view.form), &refusal));
+        }
+    }
+
+    /// Stores the batch and answers all its sends.
+    pub async fn hand_in(&mut self, cast: &Arc<BrokerCast>, wire: &Rc<Wire>) {
+        if self.slots.is_empty() {
+            return;
+        }
+        let (reply, waiting) = hold();
+        let append = Append {
+            credit: match cast.credits.take(self.batch.bytes.len()) {
+                Ok(credit) => Some(credit),
+                Err(full) => {
+                    let busy = Refusal::new(ResponseCode::SYSTEM_BUSY, full.to_string());
+                    return self.answer(cast, wire, &Outcome::Refused(busy));
+                }
+            },
+            batch: std::mem::take(&mut self.batch),
+            queues: std::mem::take(&mut self.queues),
+            wait_for_disk: self.waits_for_disk,
+            reply,
+        };
+        if let Err(undelivered) = cast.commit_log.try_send(append) {
+            undelivered.into_inner().refuse(Refusal::gone("CommitLog"));
+        }
+        let outcome = match waiting.await {
+            Ok(Done { batch, queues, outcome }) => {
+                self.batch = batch;
+                self.queues = queues;
+                outcome
+            }
+            Err(_lost) => Outcome::Refused(Refusal::gone("CommitLog")),
+        };
+        self.answer(cast, wire, &outcome);
+    }
+
+    fn answer(&mut self, cast: &BrokerCast, wire: &Rc<Wire>, outcome: &Outcome) {
+        let stored = outcome.stored(self.batch.records.len());
+        let bytes = self.batch.records[..stored].last().map_or(0, PendingRecord::end);
+        cast.stats.put(stored, bytes);
+        cast.stats.refused(self.batch.records.len() - stored);
+        wire.write(|out| {
+            for slot in self.slots.iter().filter(|slot| !slot.is_oneway) {
+                reply::done(cast, out.tail(), slot, &self.batch, outcome);
+            }
+        });
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.batch.clear();
+        self.queues.clear();
+        self.slots.clear();
+        self.waits_for_disk = false;
+    }
+
+    fn add(
+        &mut self,
+        cast: &BrokerCast,
+        wire: &Wire,
+        view: &CommandView<'_>,
+        frame: &[u8],
+    ) -> Result<(), Trouble> {
+        let mut send = SendView::read(view).map_err(Refusal::from)?;
+        send.is_batch |= view.code == SendBatchMessage::CODE;
+        check_service(cast)?;
+        if let Some(dead) = dead_letter_topic(cast, &send, view.version) {
+            send.topic = dead.into();
+            send.queue_id = 0;
+        }
+        let Some(place) = self.places.find(cast, &send.topic)? else {
+            return Err(Trouble::NoTopic(EnsureTopic {
+                topic: Text::from(&*send.topic),
+                template: Text::from(&*send.default_topic),
+                queue_nums: send.default_topic_queues,
+            }));
+        };
+        let queue = place.queue(cast, self.places.choose(&place, send.queue_id), &wire.link)?;
+        let first = self.batch.records.len();
+        let before = self.batch.bytes.len();
+        let uniq_key = match self.encode(
+            &Target { cast, wire, send: &send, topic: &place.topic, queue },
+            &frame[view.body.clone()],
+        ) {
+            Ok(uniq_key) => uniq_key,
+            Err(refusal) => {
+                self.batch.records.truncate(first);
+                self.batch.bytes.truncate(before);
+                return Err(refusal.into());
+            }
+        };
+        self.slots.push(Slot {
+            opaque: view.opaque,
+            form: view.form,
+            is_oneway: view.is_oneway(),
+            queue_id: queue.queue_id,
+            records: first..self.batch.records.len(),
+            uniq_key,
+        });
+        if !self.queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
+            self.queues.push(queue.clone());
+        }
+        Ok(())
+    }
+
+    /// Encodes the message, or the messages, of a send; answers with its unique id.
+    fn encode(&mut self, target: &Target<'_>, body: &[u8]) -> Result<UniqKey, Refusal> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let properties = match target.send.properties {
+            None => &[][..],
+            Some(value) => match value.plain() {
+                Some(plain) => plain.as_bytes(),
+                None => {
+                    value.write_to(&mut scratch);
+                    &scratch[..]
+                }
+            },
+        };
+        let piece = Piece { flag: target.send.flag, body, properties };
+        let encoded = if target.send.is_batch {
+            self.encode_batch(target, &piece)
+        } else {
+            self.encode_one(target, &piece).map(UniqKey::Stored)
+        };
+        self.scratch = scratch;
+        encoded
+    }
+
+    fn encode_batch(&mut self, target: &Target<'_>, whole: &Piece<'_>) -> Result<UniqKey, Refusal> {
+        let config = target.cast.config.load();
+        let refused = |remark: String| Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
+        if target.topic.name.len() > BATCH_TOPIC_MAX {
+            return refused(format!("message topic length over {BATCH_TOPIC_MAX}"));
+        }
+        if target.topic.name.starts_with(RETRY_PREFIX) {
+            return refused("batch request does not support retry group".to_owned());
+        }
+        // The whole batch has the limit of one message.
+        check_sizes(&config, whole.body, 0)?;
+        let mut first = None;
+        for item in batch::items(whole.body) {
+            let item = item.map_err(|_| illegal(&config))?;
+            let piece = Piece { flag: item.flag, body: item.body, properties: item.properties.as_bytes() };
+            let uniq_key = self.encode_one(target, &piece)?;
+            first.get_or_insert(uniq_key);
+        }
+        let first = first.ok_or_else(|| illegal(&config))?;
+        let of_batch = PropertiesView(whole.properties).get(UNIQ_KEY).filter(|key| !key.is_empty());
+        Ok(of_batch.map_or(UniqKey::Stored(first), |key| UniqKey::Own(key.into())))
+    }
+
+    fn encode_one(&mut self, target: &Target<'_>, piece: &Piece<'_>) -> Result<Range<usize>, Refusal> {
+        let Target { cast, wire, send, topic, queue } = *target;
+        let marks = Marks::of(PropertiesView(piece.properties));
+        if marks.was_popped {
+            let mut properties = Properties::parse(Bytes::copy_from_slice(piece.properties));
+            properties.remove(POP_CK);
+            return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
+        }
+        marks.check(cast, send.sys_flag)?;
+        let mut made = BytesMut::new();
+        if marks.uniq_key.is_none() {
+            put_property(&mut made, UNIQ_KEY, cast.ids.next(cast.now_ms()).as_str());
+        }
+        let record = NewRecord {
+            topic: &topic.name,
+            queue_id: queue.queue_id,
+            flag: piece.flag,
+            sys_flag: send.sys_flag,
+            born_timestamp_ms: send.born_timestamp_ms,
+            born_host: wire.peer(),
+            store_host: cast.advertised,
+            reconsume_times: send.reconsume_times.unwrap_or(0),
+            prepared_log_offset: 0,
+            body: piece.body,
+            properties: &[piece.properties, &cast.own_properties, &made],
+        };
+        let properties_len = record.properties_len();
+        check_sizes(&cast.config.load(), piece.body, properties_len)?;
+        let start = self.batch.bytes.len();
+        record.encode(&mut self.batch.bytes)?;
+        self.waits_for_disk |= marks.waits;
+        // The batch keeps its queue alive until it is dispatched: one counter raised per message.
+        self.batch.push(start, queue.units.clone(), 1, tags_code_of(marks.tags));
+        let end = self.batch.bytes.len();
+        Ok(match marks.uniq_key {
+            Some(key) => {
+                let at = end - properties_len + (key.as_ptr().addr() - piece.properties.as_ptr().addr());
+                at..at + key.len()
+            }
+            // The property made here stands last, with a mark behind it.
+            None => end - made.len() + UNIQ_KEY.len() + 1..end - 1,
+        })
+    }
+}
+
+/// Refuses while the broker does not take sends yet, or any more.
+fn check_service(cast: &BrokerCast) -> Result<(), Refusal> {
+    let from_ms = cast.config.load().start_accept_send_request_time_stamp;
+    if from_ms > 0 && cast.now_ms() < from_ms {
+        let remark = format!("broker unable to service, until {from_ms}");
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! What may be sent: names, sizes, kinds of messages.
+//!
+//! Invariants:
+//! - limits are of bytes, as they stand in the frame;
+//! - remarks that clients match are RocketMQ's.
+
+use troupemq_codec::ResponseCode;
+use troupemq_codec::message::properties::{
+    DELAY, INNER_NUM, POP_CK, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS,
+    TRANSACTION_PREPARED, UNIQ_KEY, WAIT,
+};
+use troupemq_codec::message::{PropertiesView, sys_flag};
+
+use crate::cast::BrokerCast;
+use crate::config::BrokerConfig;
+use crate::net::Refusal;
+
+/// Prefix of the topics that take a group's messages again.
+pub const RETRY_PREFIX: &str = "%RETRY%";
+/// Prefix of the topics that take what a group gave up.
+pub const DEAD_LETTER_PREFIX: &str = "%DLQ%";
+/// Longest name of a topic.
+const TOPIC_MAX: usize = 127;
+/// Longest name of a topic made from a group's name.
+const GROUP_TOPIC_MAX: usize = 255;
+
+/// Topics that only the broker itself writes to.
+const NOT_FOR_CLIENTS: &[&str] = &[
+    "SCHEDULE_TOPIC_XXXX",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "SELF_TEST_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "rmq_sys_wheel_timer",
+];
+
+/// Whether a topic belongs to a consumer group: its retries or its dead letters.
+pub fn is_of_group(topic: &str) -> bool {
+    topic.starts_with(RETRY_PREFIX) || topic.starts_with(DEAD_LETTER_PREFIX)
+}
+
+/// Checks the name of a topic that a client sends to.
+pub fn check_topic(topic: &str) -> Result<(), Refusal> {
+    let invalid = |remark: &str| Refusal::new(ResponseCode::INVALID_PARAMETER, remark);
+    if topic.trim().is_empty() {
+        return Err(invalid("The specified topic is blank."));
+    }
+    if !topic.bytes().all(is_name_byte) {
+        return Err(invalid(
+            "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
+        ));
+    }
+    let max = if is_of_group(topic) { GROUP_TOPIC_MAX } else { TOPIC_MAX };
+    if topic.len() > max {
+        return Err(invalid("The specified topic is longer than topic max length."));
+    }
+    if NOT_FOR_CLIENTS.contains(&topic) {
+        let remark = format!("Sending message to topic[{topic}] is forbidden.");
+        return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
+    }
+    Ok(())
+}
+
+/// Whether a byte may stand in the name of a topic or group.
+pub fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'%' | b'|' | b'_' | b'-')
+}
+
+/// Checks the sizes of a message; `properties_bytes` counts those the broker adds.
+pub fn check_sizes(config: &BrokerConfig, body: &[u8], properties_bytes: usize) -> Result<(), Refusal> {
+    let max = usize::try_from(config.max_message_size).unwrap_or(0);
+    if body.is_empty() || body.len() > max || properties_bytes > PROPERTIES_MAX_BYTES {
+        return Err(illegal(config));
+    }
+    Ok(())
+}
+
+/// The answer to a message whose parts do not fit.
+pub fn illegal(config: &BrokerConfig) -> Refusal {
+    Refusal::new(
+        ResponseCode::MESSAGE_ILLEGAL,
+        format!(
+            "the message is illegal, maybe msg body or properties length not matched. \
+             msg body length limit {}B, msg properties length limit 32KB.",
+            config.max_message_size
+        ),
+    )
+}
+
+/// The properties of a message that decide what becomes of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Marks<'a> {
+    /// The producer's unique id.
+    pub uniq_key: Option<&'a str>,
+    /// The tags.
+    pub tags: Option<&'a str>,
+    /// Whether the producer waits for the disk.
+    pub waits: bool,
+    /// Whether the message was popped before: the mark is not stored again.
+    pub was_popped: bool,
+    is_transaction: bool,
+    is_delayed: bool,
+    is_inner_batch: bool,
+}
+
+impl<'a> Marks<'a> {
+    /// Looks for the marks in one pass.
+    pub fn of(properties: PropertiesView<'a>) -> Marks<'a> {
+        let [uniq_key, tags, wait, pop, transaction, delay, inner, second, ms, deliver] = properties.pick([
+            UNIQ_KEY,
+            TAGS,
+            WAIT,
+            POP_CK,
+            TRANSACTION_PREPARED,
+            DELAY,
+            INNER_NUM,
+            TIMER_DELAY_SEC,
+            TIMER_DELAY_MS,
+            TIMER_DELIVER_MS,
+        ]);
+        let is_true = |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let level = delay.and_then(|level| level.parse::<i32>().ok()).unwrap_or(0);
+        Marks {
+            uniq_key: uniq_key.filter(|key| !key.is_empty()),
+            tags: tags.filter(|tags| !tags.is_empty()),
+            waits: wait.is_none() || is_true(wait),
+            was_popped: pop.is_some(),
+            is_transaction: is_true(transaction),
+            is_delayed: level > 0 || second.or(ms).or(deliver).is_some(),
+            is_inner_batch: inner.is_some(),
+        }
+    }
+
+    /// Refuses a kind of message that this broker does not deliver.
+    pub fn check(&self, cast: &BrokerCast, flags: i32) -> Result<(), Refusal> {
+        let host = cast.advertised.ip();
+        if self.is_transaction {
+            let remark = format!("the broker[{host}] sending transaction message is forbidden");
+            return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
+        }
+        if self.is_delayed {
+            let remark = format!("the broker[{host}] does not deliver delayed messages");
+            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+        }
+        if self.is_inner_batch || flags & sys_flag::INNER_BATCH != 0 {
+            return Err(illegal(&cast.config.load()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_as_rocketmq_does() {
+        assert_eq!(check_topic("Good-Topic_1|%"), Ok(()));
+        assert_eq!(check_topic(&"x".repeat(127)), Ok(()));
+        assert_eq!(check_topic(&format!("%RETRY%{}", "x".repeat(248))), Ok(()));
+        for bad in ["", "  ", "a.b", "größe", &"x".repeat(128), &format!("%DLQ%{}", "x".repeat(251))] {
+            let refusal = check_topic(bad).expect_err(bad);
+            assert_eq!(refusal.code, ResponseCode::INVALID_PARAMETER, "{bad}");
+        }
+        let refusal = check_topic("SCHEDULE_TOPIC_XXXX").expect_err("the broker's own");
+        assert_eq!(refusal.code, ResponseCode::NO_PERMISSION);
+        assert_eq!(refusal.remark, "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden.");
+    }
+
+    #[test]
+    fn sizes_are_limited_at_the_byte() {
+        let config = BrokerConfig { max_message_size: 1024, ..BrokerConfig::default() };
+        assert_eq!(check_sizes(&config, &[0; 1024], PROPERTIES_MAX_BYTES), Ok(()));
+        for (body, properties) in [(1025, 0), (0, 0), (1, PROPERTIES_MAX_BYTES + 1)] {
+            let refusal = check_sizes(&config, &vec![0; body], properties).expect_err("too much or nothing");
+            assert_eq!(refusal.code, ResponseCode::MESSAGE_ILLEGAL);
+            assert!(refusal.remark.contains("limit 1024B, msg properties length limit 32KB"));
+        }
+    }
+
+    #[test]
+    fn the_marks_of_a_message_are_found_in_one_pass() {
+        let text = "UNIQ_KEY\u{1}id\u{2}TAGS\u{1}A\u{2}WAIT\u{1}false\u{2}DELAY\u{1}0\u{2}";
+        let marks = Marks::of(PropertiesView(text.as_bytes()));
+        assert_eq!((marks.uniq_key, marks.tags), (Some("id"), Some("A")));
+        assert!(!marks.waits && !marks.is_delayed && !marks.is_transaction && !marks.was_popped);
+        let marks = Marks::of(PropertiesView(b"DELAY\x013\x02TRAN_MSG\x01true\x02POP_CK\x01x\x02"));
+        assert!(marks.waits && marks.is_delayed && marks.is_transaction && marks.was_popped);
+    }
+}

@@ -1,0 +1,166 @@
+//! For tests: a node in a folder of its own, and a client that speaks frames over a plain socket.
+//!
+//! Invariants:
+//! - every node has its own folder and ports, so tests run side by side;
+//! - the client waits for at most `PATIENCE`: a test that waits for nothing fails, it does not hang.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use troupemq_codec::frame::take_frame;
+use troupemq_codec::request::{
+    PULL_HAS_SUBSCRIPTION, PullMessage, PullMessageHeader, SendMessageV2, SendMessageV2Header,
+};
+use troupemq_codec::{Command, Request, Text};
+use troupemq_store::StoreConfig;
+
+use crate::config::{BrokerPart, NodeConfig};
+use crate::node::{Node, NodeHandle};
+
+/// How long a client waits for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The configuration of a small broker on any free port, with its store in `dir`.
+pub fn small_broker(dir: &Path) -> NodeConfig {
+    let store = StoreConfig {
+        log_segment_bytes: 8 << 20,
+        index_slots_max: 1000,
+        index_entries_max: 4000,
+        queue_file_bytes: 20_000,
+        populate_bytes: 1 << 20,
+        disk_full_percent: 100,
+        disk_free_floor_bytes: 0,
+        ..StoreConfig::in_dir(dir)
+    };
+    let mut part = BrokerPart::new(store);
+    part.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    part.config.broker_name = "broker-a".to_owned();
+    NodeConfig { broker: Some(part), ..NodeConfig::empty() }
+}
+
+/// Starts a small broker with its store in `dir`.
+pub fn start_broker(dir: &Path) -> NodeHandle {
+    Node::start(small_broker(dir)).expect("a small broker starts")
+}
+
+/// A client on a plain socket.
+#[derive(Debug)]
+pub struct Client {
+    socket: TcpStream,
+    buffer: BytesMut,
+    next_opaque: i32,
+}
+
+impl Client {
+    /// Connects to a broker or name server.
+    pub fn connect(to: SocketAddr) -> Client {
+        let socket = TcpStream::connect(to).expect("the port is listened on");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        socket.set_nodelay(true).expect("the option can be set");
+        Client { socket, buffer: BytesMut::new(), next_opaque: 1000 }
+    }
+
+    /// Connects to the broker of a node.
+    pub fn of(node: &NodeHandle) -> Client {
+        Client::connect(node.broker_address().expect("the node has a broker"))
+    }
+
+    /// Sends bytes as they are.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("the connection takes bytes");
+    }
+
+    /// Sends a request and returns its opaque.
+    pub fn send(&mut self, mut request: Command) -> i32 {
+        request.opaque = self.next_opaque;
+        self.next_opaque += 1;
+        let mut out = BytesMut::new();
+        request.encode(&mut out);
+        self.write(&out);
+        request.opaque
+    }
+
+    /// The next frame; none when the peer has closed the connection.
+    pub fn receive(&mut self) -> Option<Command> {
+        loop {
+            if let Some(frame) = take_frame(&mut self.buffer).expect("the node sends good frames") {
+                return Some(Command::decode(frame).expect("the node sends good commands"));
+            }
+            let mut chunk = [0; 65_536];
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(read) => self.buffer.extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("no frame came: {error}"),
+            }
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn call(&mut self, request: Command) -> Command {
+        let opaque = self.send(request);
+        let answer = self.receive().expect("an answer comes");
+        assert_eq!(answer.opaque, opaque, "the answer is to another request: {answer:?}");
+        assert_eq!(answer.flag, 1);
+        answer
+    }
+
+    /// Sends a message to a queue and waits for the answer.
+    pub fn produce(&mut self, topic: &str, queue_id: i32, body: &[u8], properties: &str) -> Command {
+        self.call(send_request(topic, queue_id, body, properties))
+    }
+
+    /// Pulls from a queue, with the subscription in the request, and waits for the answer.
+    pub fn pull(&mut self, topic: &str, queue_id: i32, offset: i64, tags: &str) -> Command {
+        self.call(pull_request(topic, queue_id, offset, tags))
+    }
+
+    /// Closes the sending half.
+    pub fn finish(&mut self) {
+        self.socket.shutdown(std::net::Shutdown::Write).expect("the half can be closed");
+    }
+}
+
+/// A request to store a message.
+pub fn send_request(topic: &str, queue_id: i32, body: &[u8], properties: &str) -> Command {
+    let header = SendMessageV2Header {
+        producer_group: Text::from_static("producers"),
+        topic: Text::from(topic),
+        default_topic: Text::from_static("TBW102"),
+        default_topic_queues: 4,
+        queue_id,
+        born_timestamp_ms: 1_795_000_000_000,
+        properties: Some(Text::from(properties)),
+        ..SendMessageV2Header::default()
+    };
+    Command::request::<SendMessageV2>(&header).with_body(Bytes::copy_from_slice(body))
+}
+
+/// A request for the messages of a queue.
+pub fn pull_request(topic: &str, queue_id: i32, offset: i64, tags: &str) -> Command {
+    Command::request::<PullMessage>(&pull_header(topic, queue_id, offset, tags))
+}
+
+/// The header of a pull with its subscription in it.
+pub fn pull_header(topic: &str, queue_id: i32, offset: i64, tags: &str) -> PullMessageHeader {
+    PullMessageHeader {
+        group: Text::from_static("consumers"),
+        topic: Text::from(topic),
+        queue_id,
+        queue_offset: offset,
+        messages_max: 32,
+        sys_flag: PULL_HAS_SUBSCRIPTION,
+        suspend_timeout_ms: 15_000,
+        subscription: Some(Text::from(tags)),
+        expression_type: Some(Text::from_static("TAG")),
+        ..PullMessageHeader::default()
+    }
+}
+
+/// A request by its header.
+pub fn request<R: Request>(header: &R::Header) -> Command {
+    Command::request::<R>(header)
+}
