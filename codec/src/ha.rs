@@ -85,6 +85,9 @@ pub fn take_transfer(buffer: &mut BytesMut, max: usize) -> Result<Option<(i64, B
 }
 
 #[cfg(test)]
+mod golden_test;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

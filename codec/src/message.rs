@@ -5,7 +5,7 @@
 //! - a decoded message shares the bytes it was read from: no body is copied unless it was compressed.
 //!
 //! Contents: [`record`] reads, [`new_record`] writes, [`properties`], [`sys_flag`], [`message_id`], [`batch`],
-//! [`compression`], [`receipt_handle`].
+//! [`compression`], [`receipt_handle`], [`record_crc`].
 
 use std::net::SocketAddr;
 
@@ -22,6 +22,7 @@ pub mod new_record;
 pub mod properties;
 pub mod receipt_handle;
 pub mod record;
+pub mod record_crc;
 pub mod sys_flag;
 
 pub use compression::Compression;

@@ -57,9 +57,6 @@ pub struct PopCheckpoint {
     /// The queue.
     #[serde(rename = "q", alias = "queueId")]
     pub queue_id: i32,
-    /// When they are to be visible again; written for Java's readers, not read.
-    #[serde(rename = "reviveTime", skip_deserializing)]
-    revive_time_ms: i64,
     /// Queue offset in the revive queue, set when it is read.
     #[serde(rename = "ro", alias = "reviveOffset")]
     pub revive_offset: i64,
@@ -80,10 +77,13 @@ impl PopCheckpoint {
         read("pop check point", bytes)
     }
 
-    /// The body of a record of the revive topic.
+    /// The body of a record of the revive topic. Java writes the revive time too, and does not read it.
     pub fn to_json(&self) -> Vec<u8> {
-        let revive_time_ms = self.revive_time_ms();
-        write(&PopCheckpoint { revive_time_ms, ..self.clone() })
+        let mut value = serde_json::to_value(self).expect("a record of texts and numbers is JSON");
+        if let Some(keys) = value.as_object_mut() {
+            keys.insert("reviveTime".to_owned(), self.revive_time_ms().into());
+        }
+        write(&value)
     }
 
     /// When the messages are to be visible again: epoch ms.

@@ -10,11 +10,12 @@ use std::path::PathBuf;
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 
-use crate::filter::{tags_code, tags_code_of};
+use crate::filter::{java_hash, tags_code, tags_code_of};
 use crate::message::compression::{EXPANDED_MAX_BYTES, plain_body};
 use crate::message::record::{MAGIC_V1, MAGIC_V2};
 use crate::message::*;
 use crate::pop_record::{PopAck, PopCheckpoint, TAG_CHECKPOINT};
+use crate::timer_record::{TimerScan, UNIT_BLANK_BYTES, UNIT_BYTES, UNIT_ROLL, scan_timer_log, timer_blank};
 
 const SETS: [&str; 5] = ["plain-clean", "ipv6", "batch-cq", "pop", "delivery-clean"];
 
@@ -250,6 +251,40 @@ fn the_revive_topic_holds_check_points_and_acknowledgements_in_our_bytes() {
         *tags.entry(tag).or_insert(0) += 1;
     }
     assert!(tags.len() == 3 && tags.values().all(|count| *count > 1), "{tags:?}");
+}
+
+#[test]
+fn every_unit_of_a_timer_log_names_its_message() {
+    let (log, segment) = (unpacked("delivery-clean.timerlog.zst"), segment("delivery-clean"));
+    let mut kinds = BTreeMap::new();
+    for (number, file) in log.chunks(4096).enumerate() {
+        let mut at = 0;
+        while let TimerScan::Unit(unit) = scan_timer_log(&file[at..]) {
+            assert_eq!(unit.encode(), file[at..at + UNIT_BYTES]);
+            assert!(unit.previous < i64::try_from(number * 4096 + at).unwrap());
+            *kinds.entry(unit.kind).or_insert(0) += 1;
+            at += UNIT_BYTES;
+            let Some(record) = usize::try_from(unit.log_offset).ok().and_then(|offset| segment.get(offset..))
+            else {
+                continue;
+            };
+            let record = RecordView::parse(record).unwrap();
+            assert_eq!(record.topic(), "rmq_sys_wheel_timer");
+            assert_eq!(i32::try_from(record.total_size()), Ok(unit.size));
+            let [topic, due] = record.properties().pick([properties::REAL_TOPIC, properties::TIMER_OUT_MS]);
+            assert_eq!(java_hash(topic.unwrap()), unit.topic_hash);
+            if unit.kind & UNIT_ROLL == 0 {
+                assert_eq!(due.unwrap().parse(), Ok(unit.due_ms()));
+            }
+        }
+        if number == 0 {
+            assert_eq!((at, scan_timer_log(&file[at..])), (4056, TimerScan::Blank));
+            assert_eq!(timer_blank(40), file[at..at + UNIT_BLANK_BYTES]);
+        } else {
+            assert_eq!(scan_timer_log(&file[at..]), TimerScan::Nothing);
+        }
+    }
+    assert!(kinds.len() == 3 && kinds.values().sum::<i32>() == 101, "{kinds:?}");
 }
 
 #[test]
