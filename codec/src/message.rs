@@ -123,8 +123,9 @@ impl Message {
     /// # Panics
     /// If the record was not read from `bytes`.
     pub fn from_record(record: &RecordView<'_>, bytes: &Bytes) -> Message {
+        let topic = Text::from_utf8(bytes.slice_ref(record.topic().as_bytes()));
         let mut message = Message {
-            topic: Text::from(record.topic()),
+            topic: topic.expect("a record is parsed only if its topic is UTF-8"),
             flag: record.flag(),
             sys_flag: record.sys_flag(),
             body: bytes.slice_ref(record.body()),
