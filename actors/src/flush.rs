@@ -199,7 +199,7 @@ impl Flushing {
     fn look_after(&mut self) -> Result<(), StoreError> {
         let to = self.flusher.flushed_to();
         if to != self.saved_at {
-            self.marks.save(&self.flusher, &self.queues, &self.derived)?;
+            self.marks.save(&self.flusher.watch(), &self.queues, &self.derived)?;
             self.saved_at = to;
         }
         match disk_use(&self.store.dir).map(|disk| self.space.judge(&self.store, disk)) {

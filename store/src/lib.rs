@@ -16,6 +16,7 @@ pub mod error;
 pub mod faults;
 pub mod index;
 pub mod json_file;
+pub mod local_time;
 pub mod mmap;
 pub mod open;
 pub mod paths;

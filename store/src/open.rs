@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::abort_mark::AbortMark;
 use crate::checkpoint::{Checkpoint, CheckpointFile, Reached};
 use crate::clock::Clock;
-use crate::commit_log::flusher::LogFlusher;
+use crate::commit_log::flusher::{FlushWatch, LogFlusher};
 use crate::commit_log::load::{LogFiles, load};
 use crate::commit_log::recover::{Known, LogEnd, find_end, heads, scan_start, zero_tail};
 use crate::commit_log::{CommitLog, LogParts};
@@ -30,13 +30,14 @@ use crate::consume_queue::{QueueTable, Trust};
 use crate::dispatch::{DispatchFlushed, DispatchFlusher, DispatchWriter};
 use crate::error::StoreError;
 use crate::index::Durable;
+use crate::local_time::LocalTime;
 use crate::paths::Paths;
 use crate::poison::Poison;
 use crate::preparer::{Preparer, Recipe};
 use crate::process_lock::ProcessLock;
 use crate::reader::{LogReader, Positions};
 use crate::reaper::Reaper;
-use crate::retention::{SpaceGuard, disk_use};
+use crate::retention::{Keeper, SpaceGuard, disk_use};
 use crate::segment::{Allocate, SegmentWriter};
 use crate::segments::Segments;
 
@@ -57,6 +58,8 @@ pub struct Opened {
     pub marks: Marks,
     /// Unmaps and deletes segments.
     pub reaper: Reaper,
+    /// Deletes what is too old.
+    pub keeper: Keeper,
     /// Refuses writes while the disk is full.
     pub space: SpaceGuard,
     /// Says whether writing has ended for good.
@@ -122,7 +125,9 @@ pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreE
     config.check()?;
     let Found { paths, config, marks, queues, known, end, cut } = look(config)?;
     let segments = Arc::new(Segments::new(cut.kept));
-    let positions = Arc::new(Positions::at(end.at));
+    // After a crash the page cache may hold what the disk does not: the next flush covers it.
+    let flushed_to = if known.was_closed { end.at } else { end.from.min(end.at) };
+    let positions = Arc::new(Positions::at(end.at, flushed_to));
     let last_store_ms = end.last_store_ms.max(marks.checkpoint.log_time_ms);
     positions.set_store_ms(last_store_ms);
     let reader = LogReader::new(Arc::clone(&segments), Arc::clone(&positions), config.log_segment_bytes);
@@ -149,6 +154,16 @@ pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreE
     let took_ms = clock.nanos().saturating_sub(started) / 1_000_000;
     let report = RecoveryReport::new(&known, &end, &replay, reader.min_offset(), took_ms);
     report.tell(&config.dir);
+    let reaper = Reaper::start(&paths, config.log_segment_bytes, config.recycled_max)?;
+    let keeper = Keeper {
+        dir: config.dir.clone(),
+        reader: reader.clone(),
+        queues: queues.clone(),
+        index: dispatch.index().clone(),
+        reaper: reaper.clone(),
+        space: space.clone(),
+        zone: LocalTime::of_machine(),
+    };
     Ok(Opened {
         log,
         flusher: LogFlusher::new(reader.clone(), positions, poison.clone()),
@@ -156,7 +171,8 @@ pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreE
         dispatch,
         queues,
         marks,
-        reaper: Reaper::start(&paths, config.log_segment_bytes, config.recycled_max)?,
+        reaper,
+        keeper,
         space,
         poison,
         config,
@@ -234,15 +250,15 @@ impl Marks {
     /// Has the disk take queues and index, and notes how far everything is there. Waits for the disk.
     pub fn save(
         &mut self,
-        flusher: &LogFlusher,
+        log: &FlushWatch,
         queues: &QueueTable,
         derived: &DispatchFlusher,
     ) -> Result<DispatchFlushed, StoreError> {
         // Counted before the flush: units that come meanwhile are not promised.
         let (count, units) = totals(queues);
         let reached = derived.flush()?;
-        let time_ms = flusher.flushed_time_ms().max(self.checkpoint.log_time_ms);
-        let flushed_to = flusher.flushed_to();
+        let time_ms = log.flushed_time_ms().max(self.checkpoint.log_time_ms);
+        let flushed_to = log.flushed_to();
         self.checkpoint = Checkpoint {
             log_time_ms: time_ms,
             queue_time_ms: time_ms,
@@ -271,7 +287,7 @@ pub fn close(closing: Closing) -> Result<(), StoreError> {
     let Closing { log, mut flusher, dispatch, queues, mut marks } = closing;
     log.close()?;
     let flushed_to = flusher.flush()?;
-    let dispatched_to = marks.save(&flusher, &queues, dispatch.flusher())?.dispatched_to;
+    let dispatched_to = marks.save(&flusher.watch(), &queues, dispatch.flusher())?.dispatched_to;
     if dispatched_to < flushed_to {
         tracing::warn!(dispatched_to, flushed_to, "closed before all was dispatched: the next open replays");
         return Ok(());

@@ -20,6 +20,8 @@ pub(crate) struct Positions {
     /// Store time of the last record; set before `wrote_to`, so that who reads it first knows a time of
     /// records below.
     store_ms: AtomicI64,
+    /// The same of a record below `flushed_to`.
+    flushed_ms: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -27,11 +29,12 @@ pub(crate) struct Positions {
 struct Line(AtomicU64);
 
 impl Positions {
-    pub(crate) fn at(end: u64) -> Positions {
+    pub(crate) fn at(end: u64, flushed_to: u64) -> Positions {
         Positions {
             wrote_to: Line(AtomicU64::new(end)),
-            flushed_to: Line(AtomicU64::new(end)),
+            flushed_to: Line(AtomicU64::new(flushed_to)),
             store_ms: AtomicI64::new(0),
+            flushed_ms: AtomicI64::new(0),
         }
     }
 
@@ -53,6 +56,14 @@ impl Positions {
 
     pub(crate) fn set_store_ms(&self, store_ms: i64) {
         self.store_ms.store(store_ms, Ordering::Release);
+    }
+
+    pub(crate) fn flushed_ms(&self) -> i64 {
+        self.flushed_ms.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_flushed_ms(&self, store_ms: i64) {
+        self.flushed_ms.fetch_max(store_ms, Ordering::AcqRel);
     }
 
     pub(crate) fn set_flushed_to(&self, to: u64) {
@@ -135,7 +146,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = SegmentWriter::create(dir.path(), 4096, 4096, Allocate::Now).unwrap();
         let segments = Arc::new(Segments::new(vec![Arc::clone(writer.segment())]));
-        let reader = LogReader::new(segments, Arc::new(Positions::at(4096)), 4096);
+        let reader = LogReader::new(segments, Arc::new(Positions::at(4096, 4096)), 4096);
         assert_eq!(reader.rest(4096, 100).unwrap().len(), 0);
         writer.append(b"hello");
         assert_eq!(&reader.slice(4096, 5).unwrap()[..], b"hello");
@@ -150,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_flushed_position_never_goes_back() {
-        let positions = Positions::at(10);
+        let positions = Positions::at(10, 10);
         positions.set_flushed_to(20);
         positions.set_flushed_to(15);
         assert_eq!(positions.flushed_to(), 20);

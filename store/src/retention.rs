@@ -5,6 +5,8 @@
 //! - the last segment is never deleted;
 //! - a refusal for lack of space names its folder and both numbers, and ends by itself when there is room.
 
+mod keeper;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::reader::LogReader;
 use crate::segment::Segment;
+
+pub use self::keeper::{Cleaned, Keeper};
 
 /// A segment as far as retention is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

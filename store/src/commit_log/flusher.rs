@@ -24,14 +24,18 @@ pub struct LogFlusher {
     positions: Arc<Positions>,
     poison: Poison,
     dropped_to: u64,
-    flushed_time_ms: i64,
+}
+
+/// Tells how far the log is on the disk; clones tell the same.
+#[derive(Debug, Clone)]
+pub struct FlushWatch {
+    positions: Arc<Positions>,
 }
 
 impl LogFlusher {
     pub(crate) fn new(reader: LogReader, positions: Arc<Positions>, poison: Poison) -> LogFlusher {
         let dropped_to = positions.flushed_to();
-        let flushed_time_ms = positions.store_ms();
-        LogFlusher { reader, positions, poison, dropped_to, flushed_time_ms }
+        LogFlusher { reader, positions, poison, dropped_to }
     }
 
     /// End of the log.
@@ -59,14 +63,14 @@ impl LogFlusher {
             segment.sync().map_err(|error| self.poison.set(error))?;
         }
         self.positions.set_flushed_to(to);
-        self.flushed_time_ms = store_ms;
+        self.positions.set_flushed_ms(store_ms);
         self.drop_pages(to);
         Ok(to)
     }
 
-    /// Store time of a record below the flushed position, the last one as far as known; for the checkpoint.
-    pub fn flushed_time_ms(&self) -> i64 {
-        self.flushed_time_ms
+    /// What tells others how far this has come.
+    pub fn watch(&self) -> FlushWatch {
+        FlushWatch { positions: Arc::clone(&self.positions) }
     }
 
     /// The segments with bytes in `from..to`.
@@ -90,5 +94,17 @@ impl LogFlusher {
             }
         }
         self.dropped_to = to;
+    }
+}
+
+impl FlushWatch {
+    /// End of what is on the disk.
+    pub fn flushed_to(&self) -> u64 {
+        self.positions.flushed_to()
+    }
+
+    /// Store time of a record below that, the last one as far as known; 0 if nothing is known.
+    pub fn flushed_time_ms(&self) -> i64 {
+        self.positions.flushed_ms()
     }
 }

@@ -65,7 +65,8 @@ fn suffer(dir: &TempDir, flush: FlushMode, (op, nth, errno): (Op, u64, i32)) -> 
         assert!(!is_poisoned || result.is_err(), "a poisoned log took a batch");
         if round % 10 == 9 {
             let _flushed = opened.flusher.flush();
-            let _saved = opened.marks.save(&opened.flusher, &opened.queues, opened.dispatch.flusher());
+            let _saved =
+                opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher());
         }
         is_poisoned = opened.poison.cause().is_some();
     }
@@ -104,7 +105,7 @@ fn every_turn(op: Op, errno: i32) {
                 assert_eq!(acked.len(), 41 * 8);
                 break;
             }
-            nth += 1 + nth / 8;
+            nth += 1 + nth / 4;
         }
         assert!(nth > 1, "{op:?} was never tried");
     }
