@@ -8,8 +8,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use actix::{Addr, Recipient};
+use actix::Addr;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use troupemq_codec::Text;
@@ -22,12 +23,14 @@ use crate::credits::Credits;
 use crate::directory::Directory;
 use crate::dispatcher::Dispatcher;
 use crate::flush::Flush;
+use crate::groups::Groups;
+use crate::heartbeat::HeartbeatScanner;
 use crate::name_server::NameServerConfig;
 use crate::name_server::kv::KvConfig;
 use crate::name_server::registry::Routes;
 use crate::net::sessions::Sessions;
+use crate::offsets::ConsumerOffsets;
 use crate::poison::Poison;
-use crate::pull::Pulled;
 use crate::queue::QueueArbiters;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
@@ -56,6 +59,10 @@ pub const CAST: &[Role] = &[
     role("Dispatcher", "store", "consume queues, index, dispatched position; tells queues of arrivals"),
     role("CommitLog", "store", "append position, queue offsets, the open segment"),
     role("Topics", "broker", "topic configuration; publishes the views of topics"),
+    role("Groups", "broker", "configuration of consumer groups; publishes the views of groups"),
+    role("RebalanceCoordinator", "consumer group", "members, subscriptions, leases on queues"),
+    role("ConsumerOffsets", "store", "committed offsets, resets"),
+    role("HeartbeatScanner", "broker", "last-seen times of clients, connections of producers"),
     role("Queue", "topic and queue in use", "pulls on hold"),
     role("Routes", "name server", "the cluster's brokers, topics and queues"),
     role("KvConfig", "name server", "values by key, kept in a file"),
@@ -103,8 +110,14 @@ pub struct BrokerCast {
     pub flush: Addr<Flush>,
     /// Makes and changes topics.
     pub topics: Addr<Topics>,
-    /// Told of the progress of pulls: the owner of consumer offsets.
-    pub pulled: Option<Recipient<Pulled>>,
+    /// Makes and changes consumer groups.
+    pub groups: Addr<Groups>,
+    /// How far groups have read.
+    pub offsets: Addr<ConsumerOffsets>,
+    /// Number of resets that wait for a pull.
+    pub pending_resets: Arc<AtomicUsize>,
+    /// Which clients live.
+    pub heartbeats: Addr<HeartbeatScanner>,
     /// Where connections of our own are taken in; see `net::dialer`.
     pub sessions: Addr<Sessions>,
     /// Properties that every stored message gets: region, trace, cluster.

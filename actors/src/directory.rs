@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use actix::Addr;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use dashmap::DashMap;
 use troupemq_codec::Text;
 use troupemq_codec::group::SubscriptionGroupConfig;
@@ -22,6 +22,7 @@ use troupemq_store::{ConsumeQueue, QueueTable, StoreError};
 
 use crate::net::{Link, LinkId};
 use crate::queue::Queue;
+use crate::rebalance::RebalanceCoordinator;
 
 /// The tables of a broker that everybody reads.
 #[derive(Debug, Default)]
@@ -56,12 +57,13 @@ pub struct QueueView {
     actor: ArcSwapOption<Addr<Queue>>,
 }
 
-/// What is published about a consumer group: its configuration, and who is online.
-#[derive(Debug, Clone)]
+/// What is published about a consumer group: its configuration by `Groups`, who is online by its coordinator.
+#[derive(Debug)]
 pub struct GroupView {
     name: Text,
-    config: Arc<SubscriptionGroupConfig>,
-    online: Option<Arc<OnlineGroup>>,
+    config: ArcSwap<SubscriptionGroupConfig>,
+    online: ArcSwapOption<OnlineGroup>,
+    coordinator: Addr<RebalanceCoordinator>,
 }
 
 /// What the members of a group said about it in their heart-beats.
@@ -159,9 +161,14 @@ impl Directory {
         self.groups.iter().map(|entry| entry.value().clone()).collect()
     }
 
-    /// Publishes a group, its new configuration or its new members.
-    pub fn publish_group(&self, view: GroupView) {
-        self.groups.insert(view.name.clone(), Arc::new(view));
+    /// Publishes a group that is new. Called by `Groups` only.
+    pub(crate) fn publish_group(&self, view: Arc<GroupView>) {
+        self.groups.insert(view.name.clone(), view);
+        self.note_change();
+    }
+
+    /// Raises the version: a published view has changed.
+    pub(crate) fn note_change(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -191,13 +198,10 @@ impl Directory {
 }
 
 impl GroupView {
-    /// A group with its configuration and, if members have registered, who is online.
-    pub fn new(
-        name: Text,
-        config: Arc<SubscriptionGroupConfig>,
-        online: Option<Arc<OnlineGroup>>,
-    ) -> GroupView {
-        GroupView { name, config, online }
+    /// A group that nobody has registered with yet.
+    pub fn new(config: Arc<SubscriptionGroupConfig>, coordinator: Addr<RebalanceCoordinator>) -> GroupView {
+        let name = config.group_name.clone();
+        GroupView { name, config: ArcSwap::new(config), online: ArcSwapOption::empty(), coordinator }
     }
 
     /// The group's name.
@@ -207,12 +211,27 @@ impl GroupView {
 
     /// Its configuration.
     pub fn config(&self) -> Arc<SubscriptionGroupConfig> {
-        self.config.clone()
+        self.config.load_full()
     }
 
     /// Who is online, as of the last heart-beats; none when nobody has registered.
     pub fn online(&self) -> Option<Arc<OnlineGroup>> {
-        self.online.clone()
+        self.online.load_full()
+    }
+
+    /// Who keeps its members and leases.
+    pub fn coordinator(&self) -> &Addr<RebalanceCoordinator> {
+        &self.coordinator
+    }
+
+    /// Publishes a new configuration. Called by `Groups` only.
+    pub(crate) fn publish_config(&self, config: Arc<SubscriptionGroupConfig>) {
+        self.config.store(config);
+    }
+
+    /// Publishes who is online. Called by the coordinator only.
+    pub(crate) fn publish_online(&self, online: Option<OnlineGroup>) {
+        self.online.store(online.map(Arc::new));
     }
 }
 

@@ -17,6 +17,7 @@ pub mod credits;
 pub mod directory;
 pub mod dispatcher;
 pub mod flush;
+pub mod groups;
 pub mod heartbeat;
 pub mod held;
 pub mod name_server;

@@ -14,6 +14,7 @@ mod broker;
 #[cfg(test)]
 mod end_to_end_test;
 mod name_server;
+mod people;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

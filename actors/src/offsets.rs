@@ -1,8 +1,341 @@
-//! How far each group has read (RocketMQ: `ConsumerOffsetManager`).
+//! `ConsumerOffsets`: how far each group has read (RocketMQ: `ConsumerOffsetManager`).
 //!
 //! Invariants:
-//! - this is a plain state: nothing is written to disk here.
+//! - what was committed is on disk 5 s later at the latest, and at an orderly stop;
+//! - a reset that is pending is handed to exactly one pull or pop.
 //!
-//! Contents: `progress` the table.
+//! Contents: `progress` the table, `answers` the requests of clients.
 
+pub mod answers;
 pub mod progress;
+mod stored;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
+use troupemq_codec::Text;
+use troupemq_codec::request::ConsumerOffsetTable;
+use troupemq_codec::topic::DataVersion;
+use troupemq_store::tables::TableFile;
+
+use crate::config::NodeClock;
+use crate::held::{Held, Waiting, hold};
+use crate::net::Refusal;
+use crate::pull::Pulled;
+use crate::saving::{Saving, in_background};
+use progress::{Committed, Progress};
+use stored::{restored, stored};
+
+/// How often changed offsets are written to disk (RocketMQ: `flushConsumerOffsetInterval`).
+const PERSIST_EVERY: Duration = Duration::from_secs(5);
+
+/// The queue of one topic, as one group reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupQueue {
+    /// The consumer group.
+    pub group: Text,
+    /// The topic.
+    pub topic: Text,
+    /// The queue's number in its topic.
+    pub queue_id: i32,
+}
+
+// ---- messages
+
+/// Store the next offset to consume. Sent by UPDATE_CONSUMER_OFFSET and by pulls that carry a commit.
+#[derive(Debug, Message)]
+#[rtype(result = "Committed")]
+pub struct CommitOffset {
+    /// Whose progress.
+    pub of: GroupQueue,
+    /// The next offset to consume.
+    pub queue_offset: i64,
+}
+
+/// Where the group goes on. Sent by QUERY_CONSUMER_OFFSET; `None` when nothing is stored.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<i64>")]
+pub struct QueryOffset(pub GroupQueue);
+
+/// Take the pending reset, if there is one. Sent by pulls and pops while `pending_resets` is not 0.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<i64>")]
+pub struct TakeReset(pub GroupQueue);
+
+/// Go on at these offsets, by queue id. Sent by administration.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ResetOffsets {
+    /// The consumer group.
+    pub group: Text,
+    /// The topic.
+    pub topic: Text,
+    /// Next offset by queue id.
+    pub queue_offsets: BTreeMap<i32, i64>,
+}
+
+/// Committed and handed-out offsets of one group in one topic. Sent by administration.
+#[derive(Debug, Message)]
+#[rtype(result = "BTreeMap<i32, GroupProgress>")]
+pub struct TopicProgress {
+    /// The consumer group.
+    pub group: Text,
+    /// The topic.
+    pub topic: Text,
+    /// Number of queues of the topic; the answer has an entry for each.
+    pub queue_count: i32,
+}
+
+/// How far a group is in one queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupProgress {
+    /// Next offset to consume; `None` when nothing was committed.
+    pub committed: Option<i64>,
+    /// Offset up to which messages were handed out; `None` when nothing was pulled.
+    pub pulled: Option<i64>,
+}
+
+/// Topics in which a group has offsets. Sent by administration.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<Text>")]
+pub struct TopicsOfGroup(pub Text);
+
+/// Groups that have offsets in a topic. Sent by administration.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<Text>")]
+pub struct GroupsOfTopic(pub Text);
+
+/// Copy the offsets of one group to another. Sent by CLONE_GROUP_OFFSET.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct CloneGroup {
+    /// Where from.
+    pub from: Text,
+    /// Where to.
+    pub to: Text,
+    /// Only this topic, or all.
+    pub topic: Option<Text>,
+}
+
+/// Forget a group or a topic that is deleted. Sent by `Groups` and `Topics`.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub enum Forget {
+    /// All offsets of this group.
+    Group(Text),
+    /// The offsets of all groups in this topic.
+    Topic(Text),
+}
+
+/// The whole table. Sent by slaves.
+#[derive(Debug, Message)]
+#[rtype(result = "ConsumerOffsetTable")]
+pub struct AllOffsets;
+
+/// Save what changed. Sent by the node when it stops; what is answered is done when it is saved.
+#[derive(Debug, Message)]
+#[rtype(result = "Waiting<Saved>")]
+pub struct SaveOffsets;
+
+// ---- actor
+
+/// What whoever waits for a save is told.
+type Saved = Result<(), Refusal>;
+
+/// Owner of the offsets of all groups.
+#[derive(Debug)]
+pub struct ConsumerOffsets {
+    progress: Progress,
+    version: DataVersion,
+    file: TableFile<ConsumerOffsetTable>,
+    saving: Saving<Held<Saved>>,
+    /// Published number of pending resets.
+    pending_resets: Arc<AtomicUsize>,
+    clock: NodeClock,
+}
+
+impl ConsumerOffsets {
+    /// The owner of `table`, which is saved in `file`.
+    pub fn new(
+        table: ConsumerOffsetTable,
+        file: TableFile<ConsumerOffsetTable>,
+        pending_resets: Arc<AtomicUsize>,
+        clock: NodeClock,
+    ) -> ConsumerOffsets {
+        let (progress, version) = restored(table);
+        ConsumerOffsets { progress, version, file, saving: Saving::default(), pending_resets, clock }
+    }
+
+    fn publish_resets(&self) {
+        self.pending_resets.store(self.progress.resets_pending(), Ordering::Release);
+    }
+
+    fn table(&self) -> ConsumerOffsetTable {
+        stored(&self.progress, self.version)
+    }
+
+    fn save_changes(&mut self, context: &mut Context<ConsumerOffsets>) {
+        let Some(versions) = self.progress.take_changes() else { return };
+        for _ in 0..versions {
+            self.version = self.version.next(self.clock.0.now_ms());
+        }
+        self.saving.changed();
+        self.save(context);
+    }
+
+    fn save(&mut self, context: &mut Context<ConsumerOffsets>) {
+        if !self.saving.begins() {
+            return;
+        }
+        let (file, table) = (self.file.clone(), self.table());
+        let save = move || file.save(&table);
+        in_background(context, save, |offsets: &mut ConsumerOffsets, saved, context| {
+            if let Err(refusal) = &saved {
+                tracing::error!(remark = refusal.remark, "the offsets of consumers were not saved");
+            }
+            for waiter in offsets.saving.ended() {
+                waiter.answer(saved.clone());
+            }
+            offsets.save(context);
+        });
+    }
+}
+
+impl Actor for ConsumerOffsets {
+    type Context = Context<ConsumerOffsets>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        context.run_interval(PERSIST_EVERY, ConsumerOffsets::save_changes);
+    }
+}
+
+impl Handler<CommitOffset> for ConsumerOffsets {
+    type Result = MessageResult<CommitOffset>;
+
+    fn handle(
+        &mut self,
+        CommitOffset { of, queue_offset }: CommitOffset,
+        _: &mut Self::Context,
+    ) -> Self::Result {
+        let committed = self.progress.commit(&of.group, &of.topic, of.queue_id, queue_offset);
+        if let Committed::Stored { before: Some(before) } = committed
+            && before > queue_offset
+        {
+            tracing::info!(group = %of.group, topic = %of.topic, queue_id = of.queue_id, before, queue_offset,
+                "a group goes back");
+        }
+        MessageResult(committed)
+    }
+}
+
+impl Handler<QueryOffset> for ConsumerOffsets {
+    type Result = Option<i64>;
+
+    fn handle(&mut self, QueryOffset(of): QueryOffset, _: &mut Self::Context) -> Option<i64> {
+        self.progress.query(&of.group, &of.topic, of.queue_id)
+    }
+}
+
+impl Handler<Pulled> for ConsumerOffsets {
+    type Result = ();
+
+    fn handle(&mut self, pulled: Pulled, _: &mut Self::Context) {
+        let Pulled { group, topic, queue_id, next_offset, commit_offset } = pulled;
+        self.progress.note_pulled(&group, &topic, queue_id, next_offset);
+        if let Some(queue_offset) = commit_offset {
+            self.progress.commit(&group, &topic, queue_id, queue_offset);
+        }
+    }
+}
+
+impl Handler<TakeReset> for ConsumerOffsets {
+    type Result = Option<i64>;
+
+    fn handle(&mut self, TakeReset(of): TakeReset, _: &mut Self::Context) -> Option<i64> {
+        let taken = self.progress.take_reset(&of.group, &of.topic, of.queue_id);
+        self.publish_resets();
+        taken
+    }
+}
+
+impl Handler<ResetOffsets> for ConsumerOffsets {
+    type Result = ();
+
+    fn handle(&mut self, reset: ResetOffsets, _: &mut Self::Context) {
+        for (queue_id, queue_offset) in reset.queue_offsets {
+            self.progress.reset(&reset.group, &reset.topic, queue_id, queue_offset);
+        }
+        self.publish_resets();
+    }
+}
+
+impl Handler<TopicProgress> for ConsumerOffsets {
+    type Result = MessageResult<TopicProgress>;
+
+    fn handle(&mut self, asked: TopicProgress, _: &mut Self::Context) -> Self::Result {
+        let of_queue = |queue_id| GroupProgress {
+            committed: self.progress.query(&asked.group, &asked.topic, queue_id),
+            pulled: self.progress.pulled(&asked.group, &asked.topic, queue_id),
+        };
+        MessageResult((0..asked.queue_count).map(|queue_id| (queue_id, of_queue(queue_id))).collect())
+    }
+}
+
+impl Handler<TopicsOfGroup> for ConsumerOffsets {
+    type Result = Vec<Text>;
+
+    fn handle(&mut self, TopicsOfGroup(group): TopicsOfGroup, _: &mut Self::Context) -> Vec<Text> {
+        self.progress.topics_of(&group)
+    }
+}
+
+impl Handler<GroupsOfTopic> for ConsumerOffsets {
+    type Result = Vec<Text>;
+
+    fn handle(&mut self, GroupsOfTopic(topic): GroupsOfTopic, _: &mut Self::Context) -> Vec<Text> {
+        self.progress.groups_of(&topic)
+    }
+}
+
+impl Handler<CloneGroup> for ConsumerOffsets {
+    type Result = ();
+
+    fn handle(&mut self, CloneGroup { from, to, topic }: CloneGroup, _: &mut Self::Context) {
+        self.progress.clone_group(&from, &to, topic.as_deref());
+    }
+}
+
+impl Handler<Forget> for ConsumerOffsets {
+    type Result = ();
+
+    fn handle(&mut self, forget: Forget, _: &mut Self::Context) {
+        match forget {
+            Forget::Group(group) => self.progress.remove_group(&group),
+            Forget::Topic(topic) => self.progress.remove_topic(&topic),
+        }
+        self.publish_resets();
+    }
+}
+
+impl Handler<AllOffsets> for ConsumerOffsets {
+    type Result = MessageResult<AllOffsets>;
+
+    fn handle(&mut self, _: AllOffsets, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.table())
+    }
+}
+
+impl Handler<SaveOffsets> for ConsumerOffsets {
+    type Result = MessageResult<SaveOffsets>;
+
+    fn handle(&mut self, _: SaveOffsets, context: &mut Self::Context) -> Self::Result {
+        let (held, waiting) = hold();
+        self.saving.changed_for(held);
+        self.save_changes(context);
+        self.save(context);
+        MessageResult(waiting)
+    }
+}

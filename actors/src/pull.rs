@@ -15,6 +15,7 @@ pub mod reply;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use actix::Message;
 use troupemq_codec::filter::tags::TagFilter;
@@ -28,6 +29,7 @@ use crate::directory::{QueueView, TopicView};
 use crate::net::session::answer;
 use crate::net::wire::Wire;
 use crate::net::{Link, Refusal};
+use crate::offsets::{GroupQueue, TakeReset};
 use crate::pull::read::{Bounds, Reading, Source};
 use crate::queue::{OnHold, Park};
 use crate::router::Served;
@@ -96,9 +98,32 @@ pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, request: Command) {
             let link = wire.link.clone();
             let parcel =
                 Parcel { request, header, link, topic, queue, filter, wakened: None, is_warm: false };
-            serve(wire, cast, Box::new(parcel));
+            if cast.pending_resets.load(Ordering::Acquire) == 0 {
+                serve(wire, cast, Box::new(parcel));
+            } else {
+                serve_after_reset(wire, cast, Box::new(parcel));
+            }
         }
     }
+}
+
+/// Serves a pull while resets are pending: if one is meant for it, that is its answer.
+fn serve_after_reset(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, parcel: Box<Parcel>) {
+    let (wire, cast) = (wire.clone(), cast.clone());
+    let of = GroupQueue {
+        group: parcel.header.group.clone(),
+        topic: parcel.topic.name.clone(),
+        queue_id: parcel.header.queue_id,
+    };
+    actix::spawn(async move {
+        match cast.offsets.send(TakeReset(of)).await {
+            Ok(Some(queue_offset)) => {
+                let reading = Reading::reset_to(queue_offset, &parcel.queue.units);
+                reply::write(&wire, &parcel, reading);
+            }
+            Ok(None) | Err(_) => serve(&wire, &cast, parcel),
+        }
+    });
 }
 
 /// Serves a pull that came back from its hold or from a cold reader.
@@ -163,7 +188,6 @@ fn hold(cast: &BrokerCast, parcel: Box<Parcel>) {
 
 /// Tells the owner of offsets what was handed out and what is to be committed.
 fn tell_progress(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) {
-    let Some(offsets) = &cast.pulled else { return };
     let header = &parcel.header;
     let commits = header.sys_flag & PULL_COMMITS_OFFSET != 0 && parcel.wakened.is_none();
     let told = Pulled {
@@ -174,7 +198,7 @@ fn tell_progress(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) {
         next_offset: reading.next_offset,
         commit_offset: commits.then_some(header.commit_offset),
     };
-    if offsets.try_send(told).is_err() {
+    if cast.offsets.try_send(told).is_err() {
         tracing::warn!(group = %header.group, "the progress of a pull could not be noted");
     }
 }

@@ -1,11 +1,232 @@
-//! The members of a consumer group, what they read, and who holds which queue
+//! `RebalanceCoordinator`: the members of one consumer group, what they read, and who holds which queue
 //! (RocketMQ: `ConsumerManager`, `RebalanceLockManager`).
 //!
 //! Invariants:
-//! - these are plain states: time is an argument, nobody is told anything here.
+//! - a member that comes or goes, and a topic that comes or goes, is told to every member at once;
+//! - what the group reads is published before the heartbeat that said so is answered;
+//! - members of a broadcasting group divide nothing and are told nothing.
 //!
-//! Contents: `members` who belongs to the group, `locks` leases on queues, `assign` who reads which queue.
+//! Contents: `members` who belongs to the group, `locks` leases on queues, `assign` who reads which queue,
+//! `answers` the requests of clients.
 
+pub mod answers;
 pub mod assign;
 pub mod locks;
 pub mod members;
+
+use std::sync::Arc;
+
+use actix::{Actor, Context, Handler, Message, MessageResult};
+use troupemq_codec::heartbeat_data::{ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData};
+use troupemq_codec::request::{NotifyConsumerIdsChanged, NotifyConsumerIdsChangedHeader};
+use troupemq_codec::topic::MessageQueue;
+use troupemq_codec::{Command, Text};
+
+use crate::config::NodeClock;
+use crate::directory::{Directory, GroupSubscription, GroupView, OnlineGroup};
+use crate::net::LinkId;
+use locks::Locks;
+use members::{Beat, Changed, Member, Members};
+
+// ---- messages
+
+/// A heartbeat of one member. Sent by the heartbeat's handler, answered when the group is published.
+#[derive(Debug, Message)]
+#[rtype(result = "Changed")]
+pub struct MemberBeat(pub Beat);
+
+/// A member left or its connection is gone. Sent by the heartbeat scanner and by UNREGISTER_CLIENT.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct MemberLeft(pub LinkId);
+
+/// The client ids of the group, sorted, each once. Sent by GET_CONSUMER_LIST_BY_GROUP and QUERY_ASSIGNMENT.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<Text>")]
+pub struct ClientIds;
+
+/// Lease these queues to a client. Sent by LOCK_BATCH_MQ; the answer names those it holds now.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<MessageQueue>")]
+pub struct LockQueues {
+    /// Who asks.
+    pub client_id: Text,
+    /// What for.
+    pub queues: Vec<MessageQueue>,
+}
+
+/// Give leases back. Sent by UNLOCK_BATCH_MQ.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct UnlockQueues {
+    /// Who gives back.
+    pub client_id: Text,
+    /// What.
+    pub queues: Vec<MessageQueue>,
+}
+
+/// Whether any lease of the group is unexpired. Sent by sends to the retry topic of the group.
+#[derive(Debug, Message)]
+#[rtype(result = "bool")]
+pub struct IsOrderly;
+
+/// Who is online and how. Sent by administration; `None` when nobody is.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<GroupOnline>")]
+pub struct DescribeGroup;
+
+/// What administration sees of a group that is online.
+#[derive(Debug, Clone)]
+pub struct GroupOnline {
+    /// Push, pull or pop.
+    pub consume_type: ConsumeType,
+    /// Clustering or broadcasting.
+    pub message_model: MessageModel,
+    /// Where a queue without progress starts.
+    pub consume_from_where: ConsumeFromWhere,
+    /// What the group reads.
+    pub subscriptions: Vec<SubscriptionData>,
+    /// Its connections.
+    pub members: Vec<(LinkId, Member)>,
+}
+
+// ---- actor
+
+/// One consumer group.
+#[derive(Debug)]
+pub struct RebalanceCoordinator {
+    /// Where the group is published; its configuration is read there.
+    view: Arc<GroupView>,
+    /// Connections by their names.
+    directory: Arc<Directory>,
+    /// Where the time comes from.
+    clock: NodeClock,
+    members: Members,
+    locks: Locks,
+}
+
+impl RebalanceCoordinator {
+    /// The coordinator of the group that `view` publishes.
+    pub fn new(view: Arc<GroupView>, directory: Arc<Directory>, clock: NodeClock) -> RebalanceCoordinator {
+        RebalanceCoordinator { view, directory, clock, members: Members::default(), locks: Locks::default() }
+    }
+
+    fn publish(&self) {
+        self.view.publish_online(online(&self.members));
+        self.directory.note_change();
+    }
+
+    /// Tells every member that the queues are to be divided anew (NOTIFY_CONSUMER_IDS_CHANGED).
+    fn notify(&self) {
+        if self.members.is_broadcast() || !self.view.config().notify_consumer_ids_changed_enable {
+            return;
+        }
+        let header = NotifyConsumerIdsChangedHeader { group: self.view.name().clone() };
+        let notice = Command::request::<NotifyConsumerIdsChanged>(&header).oneway();
+        for (link, _) in self.members.iter() {
+            if let Some(link) = self.directory.link(link) {
+                link.send(notice.clone());
+            }
+        }
+    }
+}
+
+impl Actor for RebalanceCoordinator {
+    type Context = Context<RebalanceCoordinator>;
+}
+
+impl Handler<MemberBeat> for RebalanceCoordinator {
+    type Result = MessageResult<MemberBeat>;
+
+    fn handle(&mut self, MemberBeat(beat): MemberBeat, _: &mut Self::Context) -> Self::Result {
+        let changed = self.members.beat(beat);
+        self.publish();
+        if changed.members_or_topics {
+            self.notify();
+        }
+        MessageResult(changed)
+    }
+}
+
+impl Handler<MemberLeft> for RebalanceCoordinator {
+    type Result = ();
+
+    fn handle(&mut self, MemberLeft(link): MemberLeft, _: &mut Self::Context) {
+        if self.members.leave(link) {
+            self.publish();
+            self.notify();
+        }
+    }
+}
+
+impl Handler<ClientIds> for RebalanceCoordinator {
+    type Result = Vec<Text>;
+
+    fn handle(&mut self, _: ClientIds, _: &mut Self::Context) -> Vec<Text> {
+        self.members.client_ids()
+    }
+}
+
+impl Handler<LockQueues> for RebalanceCoordinator {
+    type Result = Vec<MessageQueue>;
+
+    fn handle(&mut self, wanted: LockQueues, _: &mut Self::Context) -> Vec<MessageQueue> {
+        self.locks.lock(&wanted.client_id, wanted.queues, self.clock.0.now_ms())
+    }
+}
+
+impl Handler<UnlockQueues> for RebalanceCoordinator {
+    type Result = ();
+
+    fn handle(&mut self, given: UnlockQueues, _: &mut Self::Context) {
+        self.locks.unlock(&given.client_id, &given.queues);
+    }
+}
+
+impl Handler<IsOrderly> for RebalanceCoordinator {
+    type Result = bool;
+
+    fn handle(&mut self, _: IsOrderly, _: &mut Self::Context) -> bool {
+        self.locks.any_live(self.clock.0.now_ms())
+    }
+}
+
+impl Handler<DescribeGroup> for RebalanceCoordinator {
+    type Result = Option<GroupOnline>;
+
+    fn handle(&mut self, _: DescribeGroup, _: &mut Self::Context) -> Option<GroupOnline> {
+        describe(&self.members)
+    }
+}
+
+// ---- state
+
+/// What pulls of the group need to know; nothing while nobody is online.
+fn online(members: &Members) -> Option<OnlineGroup> {
+    if members.is_empty() {
+        return None;
+    }
+    let subscriptions = members.subscriptions().values().map(|subscription| {
+        let published = GroupSubscription {
+            expression_type: subscription.expression_type.clone(),
+            expression: subscription.sub_string.clone(),
+            version: subscription.sub_version,
+        };
+        (subscription.topic.clone(), published)
+    });
+    Some(OnlineGroup { is_broadcasting: members.is_broadcast(), subscriptions: subscriptions.collect() })
+}
+
+fn describe(members: &Members) -> Option<GroupOnline> {
+    let (consume_type, message_model, consume_from_where) = members.kind()?;
+    if members.is_empty() {
+        return None;
+    }
+    Some(GroupOnline {
+        consume_type,
+        message_model,
+        consume_from_where,
+        subscriptions: members.subscriptions().values().cloned().collect(),
+        members: members.iter().map(|(link, member)| (link, member.clone())).collect(),
+    })
+}

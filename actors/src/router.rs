@@ -12,12 +12,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use troupemq_codec::Request;
-use troupemq_codec::request::{HeartBeat, QueryMessage, UnregisterClient, ViewMessageById};
+use troupemq_codec::request::{
+    CheckClientConfig, GetConsumerListByGroup, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset,
+    HeartBeat, LockBatchMq, QueryConsumerOffset, QueryMessage, SearchOffsetByTimestamp, UnlockBatchMq,
+    UnregisterClient, UpdateConsumerOffset, ViewMessageById,
+};
 
 use crate::cast::{BrokerCast, NameServerCast};
-use crate::name_server;
 use crate::net::{Answer, Call, Link, Refusal};
-use crate::query;
+use crate::{heartbeat, name_server, offsets, query, rebalance};
 
 /// A future of an answer that lives on one arbiter.
 pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -76,6 +79,18 @@ impl Served {
 
 async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
     match call.command.code {
+        HeartBeat::CODE => heartbeat::answers::heart_beat(cast, call).await,
+        UnregisterClient::CODE => heartbeat::answers::unregister_client(cast, call).await,
+        CheckClientConfig::CODE => heartbeat::answers::check_client_config(cast, call),
+        GetConsumerListByGroup::CODE => rebalance::answers::consumer_list(cast, call).await,
+        LockBatchMq::CODE => rebalance::answers::lock_batch(cast, call).await,
+        UnlockBatchMq::CODE => rebalance::answers::unlock_batch(cast, call).await,
+        QueryConsumerOffset::CODE => offsets::answers::query(cast, call).await,
+        UpdateConsumerOffset::CODE => offsets::answers::update(cast, call).await,
+        SearchOffsetByTimestamp::CODE => offsets::answers::search_by_time(cast, call),
+        GetMaxOffset::CODE => offsets::answers::max(cast, call),
+        GetMinOffset::CODE => offsets::answers::min(cast, call),
+        GetEarliestMsgStoretime::CODE => offsets::answers::earliest_store_time(cast, call),
         QueryMessage::CODE => query::query_message(cast, call).await,
         ViewMessageById::CODE => query::view_message_by_id(cast, call).await,
         code => Err(Refusal::unsupported(code)),
@@ -83,4 +98,7 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
 }
 
 /// Tells who keeps something for a connection of the broker that it is gone.
-fn broker_closed(_cast: &BrokerCast, _link: &Arc<Link>) {}
+#[expect(clippy::disallowed_methods, reason = "one for each connection, and none may be lost")]
+fn broker_closed(cast: &BrokerCast, link: &Arc<Link>) {
+    cast.heartbeats.do_send(heartbeat::LinkClosed(link.id()));
+}

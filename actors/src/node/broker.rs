@@ -24,6 +24,7 @@ use crate::directory::Directory;
 use crate::dispatcher::{Dispatcher, ReleaseWriter};
 use crate::flush::{Flush, FlushThread, Flushing};
 use crate::net::listener::{Listener, bind};
+use crate::node::people::{People, PeopleTables};
 use crate::node::{NodeError, Stage};
 use crate::poison::Poison;
 use crate::queue::QueueArbiters;
@@ -47,6 +48,7 @@ pub(super) struct Running {
     flush_thread: FlushThread,
     flushing: JoinHandle<Flushing>,
     queues: QueueTable,
+    people: Option<People>,
 }
 
 /// Builds it.
@@ -61,7 +63,14 @@ pub(super) fn build(
     let address = socket.local_addr().map_err(failed)?;
     let opened = troupemq_store::open(part.store.clone(), config.clock.0.clone())?;
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;
-    let cast = start(stage, config, part, advertised(part, address), (below, watchdog));
+    let tables = PeopleTables::read(&below.store.dir)?;
+    let directory = Arc::new(Directory::new());
+    let people = People::start(stage, tables, &directory, (&part.config, &config.clock), watchdog);
+    if let Some(running) = &mut stage.broker {
+        running.people = Some(people.clone());
+    }
+    let ground = Ground { advertised: advertised(part, address), directory, people };
+    let cast = start(stage, config, part, ground, (below, watchdog));
     let listener = Listener::new(socket, stage.sessions.clone(), Served::Broker(cast.clone()));
     Ok(Built { address, cast, listener })
 }
@@ -131,8 +140,16 @@ fn start_store(
         flush_thread,
         flushing,
         queues: queues.clone(),
+        people: None,
     });
     Ok(StoreCast { store, log: reader, index, queues, cold, flush, dispatcher, commit_log })
+}
+
+/// What the actors of a broker stand on beside its store.
+struct Ground {
+    advertised: SocketAddr,
+    directory: Arc<Directory>,
+    people: People,
 }
 
 /// Starts the actors of the broker on top of those of its store.
@@ -140,11 +157,10 @@ fn start(
     stage: &mut Stage,
     config: &NodeConfig,
     part: &BrokerPart,
-    advertised: SocketAddr,
+    Ground { advertised, directory, people }: Ground,
     (below, watchdog): (StoreCast, &mut Watchdog),
 ) -> Arc<BrokerCast> {
     let (clock, broker) = (config.clock.clone(), &part.config);
-    let directory = Arc::new(Directory::new());
     stage.enter("Topics");
     let topics = Topics::new(directory.clone(), broker, &below.queues).start();
     watchdog.watch("Topics", topics.clone());
@@ -165,7 +181,10 @@ fn start(
         credits: stage.credits.clone(),
         poison: stage.poison.clone(),
         stats: Arc::new(Stats::default()),
-        pulled: None,
+        groups: people.groups,
+        offsets: people.offsets,
+        pending_resets: people.pending_resets,
+        heartbeats: people.heartbeats,
         log: below.log,
         queues: below.queues,
         index: below.index,
@@ -200,6 +219,10 @@ fn memory_bytes() -> u64 {
 impl Running {
     /// Stops the broker once no session is left: what was taken in is stored, then the store is closed.
     pub(super) async fn stop(self, poison: &Poison) -> Result<(), NodeError> {
+        let saved = match &self.people {
+            Some(people) => people.stop().await,
+            None => Ok(()),
+        };
         let gone = |part| move |_| NodeError::Incomplete { part };
         let log = self.commit_log.send(ReleaseLog).await.map_err(gone("CommitLog"));
         let dispatch = self.dispatcher.send(ReleaseWriter).await.map_err(gone("Dispatcher"));
@@ -217,6 +240,6 @@ impl Running {
             queues: self.queues,
             marks,
         })?;
-        Ok(())
+        saved
     }
 }

@@ -34,6 +34,8 @@ pub enum Status {
     OffsetTooSmall,
     /// The units of the offset cannot be read.
     OffsetFoundNull,
+    /// Administration has sent the group elsewhere.
+    OffsetReset,
 }
 
 /// The bounds of one read.
@@ -94,6 +96,7 @@ impl Status {
     pub fn name(self) -> &'static str {
         match self {
             Status::Found => "FOUND",
+            Status::OffsetReset => "OFFSET_RESET",
             Status::NoMatchedMessage => "NO_MATCHED_MESSAGE",
             Status::MessageWasRemoving => "MESSAGE_WAS_REMOVING",
             Status::NoMessageInQueue => "NO_MESSAGE_IN_QUEUE",
@@ -113,7 +116,9 @@ impl Status {
             Status::NoMessageInQueue | Status::OffsetOverflowOne | Status::OffsetFoundNull => {
                 ResponseCode::PULL_NOT_FOUND
             }
-            Status::OffsetOverflowBadly | Status::OffsetTooSmall => ResponseCode::PULL_OFFSET_MOVED,
+            Status::OffsetOverflowBadly | Status::OffsetTooSmall | Status::OffsetReset => {
+                ResponseCode::PULL_OFFSET_MOVED
+            }
         }
     }
 
@@ -145,6 +150,11 @@ impl Reading {
     /// Whether something it found must be read from the disk first.
     pub fn is_cold(&self) -> bool {
         !self.cold.is_empty()
+    }
+
+    /// What a pull is answered whose group is to go on at `queue_offset`.
+    pub fn reset_to(queue_offset: i64, units: &ConsumeQueue) -> Reading {
+        Reading::ended(Status::OffsetReset, queue_offset, units.min_offset(), units.max_offset())
     }
 
     fn ended(status: Status, next_offset: i64, min_offset: i64, max_offset: i64) -> Reading {

@@ -1,0 +1,181 @@
+//! `Groups`: the configuration of consumer groups, and their coordinators
+//! (RocketMQ: `SubscriptionGroupManager`).
+//!
+//! Invariants:
+//! - a group that is in the directory has a coordinator, and is in the directory before its maker is answered;
+//! - a change that administration asked for is on disk before it is answered.
+//!
+//! Contents: `table` what exists and what may change.
+
+pub mod table;
+
+use std::sync::Arc;
+
+use actix::{Actor, Context, Handler, Message, MessageResult};
+use troupemq_codec::Text;
+use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
+use troupemq_store::tables::TableFile;
+
+use crate::config::NodeClock;
+use crate::directory::{Directory, GroupView};
+use crate::held::{Held, Waiting, hold};
+use crate::net::Refusal;
+use crate::rebalance::RebalanceCoordinator;
+use crate::saving::{Saving, in_background};
+use table::GroupTable;
+
+/// What whoever waits for a save is told.
+type Saved = Result<(), Refusal>;
+
+// ---- messages
+
+/// Wanted by a heartbeat or a pull of an unknown group: make it, if that is allowed. Answered with its view.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Arc<GroupView>, Refusal>")]
+pub struct EnsureGroup(pub Text);
+
+/// New configurations. Sent by UPDATE_AND_CREATE_SUBSCRIPTIONGROUP; what is answered is done when it is saved.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Waiting<Saved>, Refusal>")]
+pub struct PutGroups(pub Vec<SubscriptionGroupConfig>);
+
+/// Forget a group. Sent by DELETE_SUBSCRIPTIONGROUP; what is answered is done when it is saved.
+#[derive(Debug, Message)]
+#[rtype(result = "Waiting<Saved>")]
+pub struct RemoveGroup(pub Text);
+
+/// The whole table. Sent by administration and by slaves.
+#[derive(Debug, Message)]
+#[rtype(result = "SubscriptionGroupTable")]
+pub struct AllGroups;
+
+/// Save what changed. Sent by the node when it stops; what is answered is done when it is saved.
+#[derive(Debug, Message)]
+#[rtype(result = "Waiting<Saved>")]
+pub struct SaveGroups;
+
+// ---- actor
+
+/// Owner of the group table.
+#[derive(Debug)]
+pub struct Groups {
+    table: GroupTable,
+    file: TableFile<SubscriptionGroupTable>,
+    saving: Saving<Held<Saved>>,
+    directory: Arc<Directory>,
+    clock: NodeClock,
+}
+
+impl Groups {
+    /// The owner of `table`, which is saved in `file`.
+    pub fn new(
+        table: GroupTable,
+        file: TableFile<SubscriptionGroupTable>,
+        directory: Arc<Directory>,
+        clock: NodeClock,
+    ) -> Groups {
+        Groups { table, file, saving: Saving::default(), directory, clock }
+    }
+
+    /// Publishes a configuration; a group that is new gets its coordinator.
+    fn publish(&self, config: Arc<SubscriptionGroupConfig>) -> Arc<GroupView> {
+        if let Some(view) = self.directory.group(&config.group_name) {
+            view.publish_config(config);
+            self.directory.note_change();
+            return view;
+        }
+        let context = Context::<RebalanceCoordinator>::new();
+        let view = Arc::new(GroupView::new(config, actix::AsyncContext::address(&context)));
+        let coordinator = RebalanceCoordinator::new(view.clone(), self.directory.clone(), self.clock.clone());
+        context.run(coordinator);
+        self.directory.publish_group(view.clone());
+        view
+    }
+
+    fn save_for(&mut self, context: &mut Context<Groups>) -> Waiting<Saved> {
+        let (held, waiting) = hold();
+        self.saving.changed_for(held);
+        self.save(context);
+        waiting
+    }
+
+    fn save(&mut self, context: &mut Context<Groups>) {
+        if !self.saving.begins() {
+            return;
+        }
+        let (file, bytes) = (self.file.clone(), self.file.encode(&self.table.table()));
+        in_background(
+            context,
+            move || file.write(&bytes),
+            |groups: &mut Groups, saved, context| {
+                for waiter in groups.saving.ended() {
+                    waiter.answer(saved.clone());
+                }
+                groups.save(context);
+            },
+        );
+    }
+}
+
+impl Actor for Groups {
+    type Context = Context<Groups>;
+
+    fn started(&mut self, _: &mut Self::Context) {
+        for config in self.table.iter() {
+            self.publish(config.clone());
+        }
+    }
+}
+
+impl Handler<EnsureGroup> for Groups {
+    type Result = Result<Arc<GroupView>, Refusal>;
+
+    fn handle(&mut self, EnsureGroup(group): EnsureGroup, context: &mut Self::Context) -> Self::Result {
+        if let Some(view) = self.directory.group(&group) {
+            return Ok(view);
+        }
+        let config = self.table.ensure(&group, self.clock.0.now_ms())?;
+        self.saving.changed();
+        self.save(context);
+        Ok(self.publish(config))
+    }
+}
+
+impl Handler<PutGroups> for Groups {
+    type Result = Result<Waiting<Saved>, Refusal>;
+
+    fn handle(&mut self, PutGroups(configs): PutGroups, context: &mut Self::Context) -> Self::Result {
+        for config in configs {
+            let config = self.table.put(config, self.clock.0.now_ms())?;
+            self.publish(config);
+        }
+        Ok(self.save_for(context))
+    }
+}
+
+impl Handler<RemoveGroup> for Groups {
+    type Result = MessageResult<RemoveGroup>;
+
+    fn handle(&mut self, RemoveGroup(group): RemoveGroup, context: &mut Self::Context) -> Self::Result {
+        if self.table.remove(&group, self.clock.0.now_ms()) {
+            self.directory.withdraw_group(&group);
+        }
+        MessageResult(self.save_for(context))
+    }
+}
+
+impl Handler<AllGroups> for Groups {
+    type Result = MessageResult<AllGroups>;
+
+    fn handle(&mut self, _: AllGroups, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.table.table())
+    }
+}
+
+impl Handler<SaveGroups> for Groups {
+    type Result = MessageResult<SaveGroups>;
+
+    fn handle(&mut self, _: SaveGroups, context: &mut Self::Context) -> Self::Result {
+        MessageResult(self.save_for(context))
+    }
+}

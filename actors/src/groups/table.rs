@@ -1,0 +1,253 @@
+//! The table of consumer groups: what exists, what may be made or changed
+//! (RocketMQ: `SubscriptionGroupManager`).
+//!
+//! Invariants:
+//! - built-in groups always exist;
+//! - each change, and nothing else, moves the version on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
+use troupemq_codec::topic::DataVersion;
+use troupemq_codec::{ResponseCode, Text};
+
+use crate::net::Refusal;
+
+/// Longest name of a group, in characters.
+pub const NAME_MAX: usize = 120;
+
+/// Groups one broker keeps; one more is refused.
+pub const GROUPS_MAX: usize = 1_000_000;
+
+/// Groups that exist from the first start.
+pub const BUILT_IN: [&str; 8] = [
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+];
+
+/// All groups with their version.
+#[derive(Debug)]
+pub struct GroupTable {
+    groups: BTreeMap<Text, Arc<SubscriptionGroupConfig>>,
+    forbidden: BTreeMap<Text, BTreeMap<Text, i32>>,
+    version: DataVersion,
+    auto_create: bool,
+}
+
+impl GroupTable {
+    /// The table that was saved, with the built-in groups added. `auto_create` lets unknown groups be made
+    /// by their first use.
+    #[must_use]
+    pub fn new(saved: SubscriptionGroupTable, auto_create: bool) -> GroupTable {
+        let saved_groups = saved.subscription_group_table.into_iter();
+        let mut groups: BTreeMap<_, _> =
+            saved_groups.map(|(name, config)| (name, Arc::new(config))).collect();
+        for name in BUILT_IN {
+            let name = Text::from_static(name);
+            groups.entry(name.clone()).or_insert_with(|| Arc::new(plain(name)));
+        }
+        GroupTable { groups, forbidden: saved.forbidden_table, version: saved.data_version, auto_create }
+    }
+
+    /// The configuration of a group.
+    #[must_use]
+    pub fn get(&self, group: &str) -> Option<&Arc<SubscriptionGroupConfig>> {
+        self.groups.get(group)
+    }
+
+    /// All groups, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<SubscriptionGroupConfig>> {
+        self.groups.values()
+    }
+
+    /// Makes an unknown group on its first use.
+    ///
+    /// # Errors
+    /// When groups are not made on use, when the name is bad, when the table is full.
+    pub fn ensure(&mut self, group: &Text, now_ms: i64) -> Result<Arc<SubscriptionGroupConfig>, Refusal> {
+        if let Some(known) = self.groups.get(group) {
+            return Ok(known.clone());
+        }
+        if !self.auto_create {
+            return Err(unknown(group));
+        }
+        check_name(group)?;
+        self.insert(plain(group.clone()), now_ms)
+    }
+
+    /// Stores a configuration as UPDATE_AND_CREATE_SUBSCRIPTIONGROUP brings it: its attributes are changes
+    /// (`+key` sets, `-key` removes).
+    ///
+    /// # Errors
+    /// When the name or an attribute is bad, when the table is full.
+    pub fn put(
+        &mut self,
+        mut config: SubscriptionGroupConfig,
+        now_ms: i64,
+    ) -> Result<Arc<SubscriptionGroupConfig>, Refusal> {
+        check_name(&config.group_name)?;
+        let known = self.groups.get(&config.group_name).map(|known| &known.attributes);
+        config.attributes = altered(known, &config.attributes)?;
+        self.insert(config, now_ms)
+    }
+
+    fn insert(
+        &mut self,
+        config: SubscriptionGroupConfig,
+        now_ms: i64,
+    ) -> Result<Arc<SubscriptionGroupConfig>, Refusal> {
+        if !self.groups.contains_key(&config.group_name) && self.groups.len() >= GROUPS_MAX {
+            let remark = format!("the table of groups is full: limit {GROUPS_MAX}");
+            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+        }
+        let config = Arc::new(config);
+        self.groups.insert(config.group_name.clone(), config.clone());
+        self.version = self.version.next(now_ms);
+        Ok(config)
+    }
+
+    /// Forgets a group; tells whether it was there. Built-in groups stay.
+    pub fn remove(&mut self, group: &str, now_ms: i64) -> bool {
+        if BUILT_IN.contains(&group) || self.groups.remove(group).is_none() {
+            return false;
+        }
+        self.forbidden.remove(group);
+        self.version = self.version.next(now_ms);
+        true
+    }
+
+    /// The table as it is saved and as slaves and tools read it.
+    #[must_use]
+    pub fn table(&self) -> SubscriptionGroupTable {
+        let groups = self.groups.iter().map(|(name, config)| (name.clone(), (**config).clone()));
+        SubscriptionGroupTable {
+            data_version: self.version,
+            forbidden_table: self.forbidden.clone(),
+            subscription_group_table: groups.collect(),
+        }
+    }
+}
+
+/// The refusal for a group that does not exist and may not be made.
+#[must_use]
+pub fn unknown(group: &str) -> Refusal {
+    let remark = format!("subscription group [{group}] does not exist, apply first please!");
+    Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+}
+
+/// Attributes after a change: `+key` sets, `-key` removes what is there.
+fn altered(
+    known: Option<&BTreeMap<Text, Text>>,
+    change: &BTreeMap<Text, Text>,
+) -> Result<BTreeMap<Text, Text>, Refusal> {
+    let mut attributes = known.cloned().unwrap_or_default();
+    for (key, value) in change {
+        if let Some(key) = key.strip_prefix('-') {
+            if attributes.remove(key).is_none() {
+                let remark = format!("attempt to delete a nonexistent key: {key}");
+                return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+            }
+        } else {
+            attributes.insert(Text::from(key.strip_prefix('+').unwrap_or(key)), value.clone());
+        }
+    }
+    Ok(attributes)
+}
+
+fn plain(group_name: Text) -> SubscriptionGroupConfig {
+    SubscriptionGroupConfig { group_name, ..SubscriptionGroupConfig::default() }
+}
+
+/// Checks the name of a group.
+///
+/// # Errors
+/// When it is blank, too long or has a character that names may not have.
+pub fn check_name(group: &str) -> Result<(), Refusal> {
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || "%|-_".contains(character);
+    let why = if group.trim().is_empty() {
+        "The specified group is blank.".to_owned()
+    } else if group.chars().count() > NAME_MAX {
+        format!("The specified group is longer than group max length {NAME_MAX}.")
+    } else if !group.chars().all(is_allowed) {
+        format!("The specified group[{group}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(ResponseCode::INVALID_PARAMETER, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(auto_create: bool) -> GroupTable {
+        GroupTable::new(SubscriptionGroupTable::default(), auto_create)
+    }
+
+    #[test]
+    fn an_unknown_group_is_made_by_its_first_use_with_the_defaults_of_rocketmq() {
+        let mut groups = table(true);
+        let made = groups.ensure(&Text::from("g"), 5).expect("may be made");
+        assert_eq!((made.retry_max_times, made.retry_queue_nums, made.consume_enable), (16, 1, true));
+        assert_eq!(groups.table().data_version.counter, 1);
+        groups.ensure(&Text::from("g"), 6).expect("is there");
+        assert_eq!(groups.table().data_version.counter, 1);
+    }
+
+    #[test]
+    fn an_unknown_group_is_refused_with_26_where_groups_are_not_made_on_use() {
+        let refusal = table(false).ensure(&Text::from("g"), 0).expect_err("not made");
+        assert_eq!(refusal.code, ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST);
+        assert!(table(false).ensure(&Text::from("TOOLS_CONSUMER"), 0).is_ok());
+    }
+
+    #[test]
+    fn a_bad_name_is_refused_with_29_and_says_what_is_wrong() {
+        let long = "g".repeat(NAME_MAX + 1);
+        for (name, why) in [("", "blank"), (long.as_str(), "120"), ("a b", "illegal characters")] {
+            let refusal = table(true).ensure(&Text::from(name), 0).expect_err(name);
+            assert_eq!(refusal.code, ResponseCode::INVALID_PARAMETER);
+            assert!(refusal.remark.contains(why), "{}", refusal.remark);
+        }
+    }
+
+    #[test]
+    fn a_deleted_group_is_gone_and_a_built_in_one_stays() {
+        let mut groups = table(true);
+        groups.ensure(&Text::from("g"), 0).expect("made");
+        assert!(groups.remove("g", 1));
+        assert!(!groups.remove("g", 1));
+        assert!(!groups.remove("TOOLS_CONSUMER", 1));
+        assert_eq!(groups.iter().count(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn attributes_are_changed_by_their_sign_and_kept_without_it() {
+        let mut groups = table(true);
+        let change = |key: &str| SubscriptionGroupConfig {
+            attributes: BTreeMap::from([(Text::from(key), Text::from("50"))]),
+            ..plain(Text::from("g"))
+        };
+        let put = groups.put(change("+priority.factor"), 0).expect("set");
+        assert_eq!(put.attributes, BTreeMap::from([(Text::from("priority.factor"), Text::from("50"))]));
+        assert!(groups.put(change("-priority.factor"), 0).expect("removed").attributes.is_empty());
+        assert!(groups.put(change("-priority.factor"), 0).is_err());
+    }
+
+    #[test]
+    fn what_was_saved_comes_back_with_its_version() {
+        let mut groups = table(true);
+        let config = SubscriptionGroupConfig { retry_max_times: 3, ..plain(Text::from("g")) };
+        groups.put(config, 9).expect("stored");
+        let again = GroupTable::new(groups.table(), false);
+        assert_eq!(again.get("g").map(|config| config.retry_max_times), Some(3));
+        assert_eq!(again.table().data_version, groups.table().data_version);
+    }
+}

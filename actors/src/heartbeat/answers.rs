@@ -1,0 +1,139 @@
+//! HEART_BEAT, UNREGISTER_CLIENT and CHECK_CLIENT_CONFIG (RocketMQ: `ClientManageProcessor`).
+//!
+//! Invariants:
+//! - when a heartbeat is answered, its groups are published: a pull behind it finds them;
+//! - a group that may not be made is left out, the heartbeat of the others counts.
+
+use std::sync::Arc;
+
+use troupemq_codec::filter::MessageFilter;
+use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
+use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::request::{CheckClientBody, HeartBeatReplyHeader, UnregisterClientHeader};
+use troupemq_codec::{CodecError, Command, ResponseCode, Text};
+
+use super::clients::Producer;
+use super::{ClientBeat, ClientLeft};
+use crate::cast::BrokerCast;
+use crate::directory::GroupView;
+use crate::groups::EnsureGroup;
+use crate::net::{Answer, Call, Refusal};
+use crate::rebalance::members::{Beat, Changed, Member};
+use crate::rebalance::{MemberBeat, MemberLeft};
+use crate::topics::EnsureTopic;
+
+/// Answers HEART_BEAT.
+pub async fn heart_beat(cast: &BrokerCast, call: &Call) -> Answer {
+    let data: HeartbeatData = from_loose(&call.command.body)?;
+    let mut subscription_changed = data.heartbeat_fingerprint == 0;
+    let mut consumer_groups = Vec::with_capacity(data.consumer_data_set.len());
+    for consumer in &data.consumer_data_set {
+        match member_beat(cast, call, &data, consumer).await {
+            Ok(changed) => {
+                subscription_changed |= changed.fingerprint;
+                consumer_groups.push(consumer.group_name.clone());
+            }
+            Err(refusal) => {
+                tracing::warn!(group = %consumer.group_name, client = %data.client_id, remark = refusal.remark,
+                    "a consumer group is left out of a heartbeat");
+            }
+        }
+    }
+    let client = Producer {
+        client_id: data.client_id.clone(),
+        language: call.command.language,
+        version: call.command.version,
+        seen_ms: cast.now_ms(),
+    };
+    let producer_groups = data.producer_data_set.iter().map(|one| one.group_name.clone()).collect();
+    let link = call.link.id();
+    cast.heartbeats.send(ClientBeat { link, client, producer_groups, consumer_groups }).await?;
+    let header =
+        HeartBeatReplyHeader { supports_v2: Some(true), subscription_changed: Some(subscription_changed) };
+    Ok(Command::response(ResponseCode::SUCCESS).with_header(&header))
+}
+
+async fn member_beat(
+    cast: &BrokerCast,
+    call: &Call,
+    data: &HeartbeatData,
+    consumer: &ConsumerData,
+) -> Result<Changed, Refusal> {
+    let group = group_view(cast, &consumer.group_name).await?;
+    let config = group.config();
+    let topic = retry_topic(group.name());
+    if cast.directory.topic(&topic).is_none() {
+        let queue_nums = config.retry_queue_nums;
+        cast.topics.send(EnsureTopic { topic, template: Text::default(), queue_nums }).await??;
+    }
+    let beat = Beat {
+        link: call.link.id(),
+        member: Member {
+            client_id: data.client_id.clone(),
+            language: call.command.language,
+            version: call.command.version,
+        },
+        consume_type: consumer.consume_type,
+        message_model: consumer.message_model,
+        consume_from_where: consumer.consume_from_where,
+        subscriptions: (!data.without_sub).then(|| consumer.subscription_data_set.clone()),
+        fingerprint: data.heartbeat_fingerprint,
+    };
+    Ok(group.coordinator().send(MemberBeat(beat)).await?)
+}
+
+/// The view of a group, made if that is allowed.
+pub async fn group_view(cast: &BrokerCast, name: &Text) -> Result<Arc<GroupView>, Refusal> {
+    match cast.directory.group(name) {
+        Some(view) => Ok(view),
+        None => cast.groups.send(EnsureGroup(name.clone())).await?,
+    }
+}
+
+/// The topic to which failed messages of a group go.
+#[must_use]
+pub fn retry_topic(group: &str) -> Text {
+    Text::from(format!("%RETRY%{group}"))
+}
+
+/// Answers UNREGISTER_CLIENT.
+pub async fn unregister_client(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: UnregisterClientHeader = call.command.header()?;
+    let named = |group: Option<Text>| group.filter(|name| !name.is_empty());
+    let left = ClientLeft {
+        link: call.link.id(),
+        producer_group: named(header.producer_group),
+        consumer_group: named(header.consumer_group),
+    };
+    if let Some(view) = left.consumer_group.as_ref().and_then(|group| cast.directory.group(group)) {
+        view.coordinator().send(MemberLeft(left.link)).await?;
+    }
+    cast.heartbeats.send(left).await?;
+    Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+/// Answers CHECK_CLIENT_CONFIG: whether a subscription can be served.
+pub fn check_client_config(cast: &BrokerCast, call: &Call) -> Answer {
+    let body: CheckClientBody = from_loose(&call.command.body)?;
+    check_subscription(cast, &body.subscription_data)?;
+    Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+fn check_subscription(cast: &BrokerCast, subscription: &SubscriptionData) -> Result<(), Refusal> {
+    if subscription.expression_type == "TAG" {
+        return Ok(());
+    }
+    if !cast.config.load().enable_property_filter {
+        return Err(Refusal::new(
+            ResponseCode::SYSTEM_ERROR,
+            format!(
+                "The broker does not support consumer to filter message by {}",
+                subscription.expression_type
+            ),
+        ));
+    }
+    let compiled = MessageFilter::compile(Some(&subscription.expression_type), &subscription.sub_string);
+    let refused =
+        |error: CodecError| Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, error.to_string());
+    compiled.map(drop).map_err(refused)
+}

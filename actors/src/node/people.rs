@@ -1,0 +1,85 @@
+//! Starts the actors that know clients and consumer groups.
+//!
+//! Invariants:
+//! - tables are read before any actor of them is started: a damaged table stops the start, not the node.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use actix::{Actor, Addr};
+use troupemq_codec::group::SubscriptionGroupTable;
+use troupemq_codec::request::ConsumerOffsetTable;
+use troupemq_store::StoreError;
+use troupemq_store::tables::TableFile;
+
+use crate::config::{BrokerConfig, NodeClock};
+use crate::directory::Directory;
+use crate::groups::table::GroupTable;
+use crate::groups::{Groups, SaveGroups};
+use crate::heartbeat::HeartbeatScanner;
+use crate::node::{NodeError, Stage};
+use crate::offsets::{ConsumerOffsets, SaveOffsets};
+use crate::watchdog::Watchdog;
+
+/// The tables of groups and offsets, read and not yet owned.
+pub(super) struct PeopleTables {
+    groups: (TableFile<SubscriptionGroupTable>, SubscriptionGroupTable),
+    offsets: (TableFile<ConsumerOffsetTable>, ConsumerOffsetTable),
+}
+
+impl PeopleTables {
+    /// Reads them.
+    pub(super) fn read(store_dir: &Path) -> Result<PeopleTables, StoreError> {
+        Ok(PeopleTables { groups: TableFile::open(store_dir)?, offsets: TableFile::open(store_dir)? })
+    }
+}
+
+/// The actors that know clients and groups.
+#[derive(Clone)]
+pub(super) struct People {
+    pub(super) groups: Addr<Groups>,
+    pub(super) offsets: Addr<ConsumerOffsets>,
+    pub(super) heartbeats: Addr<HeartbeatScanner>,
+    pub(super) pending_resets: Arc<AtomicUsize>,
+}
+
+impl People {
+    /// Starts them on this arbiter.
+    pub(super) fn start(
+        stage: &mut Stage,
+        tables: PeopleTables,
+        directory: &Arc<Directory>,
+        (config, clock): (&BrokerConfig, &NodeClock),
+        watchdog: &mut Watchdog,
+    ) -> People {
+        let (file, saved) = tables.groups;
+        let table = GroupTable::new(saved, config.auto_create_subscription_group);
+        stage.enter("RebalanceCoordinator");
+        stage.enter("Groups");
+        let groups = Groups::new(table, file, directory.clone(), clock.clone()).start();
+        stage.enter("ConsumerOffsets");
+        let pending_resets = Arc::new(AtomicUsize::new(0));
+        let (file, saved) = tables.offsets;
+        let offsets = ConsumerOffsets::new(saved, file, pending_resets.clone(), clock.clone()).start();
+        stage.enter("HeartbeatScanner");
+        let heartbeats = HeartbeatScanner::new(directory.clone(), clock.clone()).start();
+        watchdog.watch("Groups", groups.clone());
+        watchdog.watch("ConsumerOffsets", offsets.clone());
+        watchdog.watch("HeartbeatScanner", heartbeats.clone());
+        People { groups, offsets, heartbeats, pending_resets }
+    }
+
+    /// Saves what changed.
+    pub(super) async fn stop(&self) -> Result<(), NodeError> {
+        let gone = |part| move |_| NodeError::Incomplete { part };
+        let groups = self.groups.send(SaveGroups).await.map_err(gone("Groups"))?;
+        let offsets = self.offsets.send(SaveOffsets).await.map_err(gone("ConsumerOffsets"))?;
+        for (part, saving) in [("Groups", groups), ("ConsumerOffsets", offsets)] {
+            if !matches!(saving.await, Ok(Ok(()))) {
+                return Err(NodeError::Incomplete { part });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET, SEARCH_OFFSET_BY_TIMESTAMP, GET_MAX_OFFSET, GET_MIN_OFFSET
+//! and GET_EARLIEST_MSG_STORETIME (RocketMQ: `ConsumerManageProcessor`, `AdminBrokerProcessor`).
+//!
+//! Invariants:
+//! - a group that was never seen begins at 0 where message 0 is still there, or where nothing was ever sent:
+//!   what comes after its first question is never skipped;
+//! - a question about an unknown queue is answered 0 (the store time: -1), not refused.
+
+use std::sync::Arc;
+
+use troupemq_codec::message::RecordView;
+use troupemq_codec::request::{
+    GetEarliestMsgStoretimeHeader, GetEarliestMsgStoretimeReplyHeader, GetMaxOffsetHeader,
+    GetMaxOffsetReplyHeader, GetMinOffsetHeader, GetMinOffsetReplyHeader, QueryConsumerOffsetHeader,
+    QueryConsumerOffsetReplyHeader, SearchOffsetByTimestampHeader, SearchOffsetByTimestampReplyHeader,
+    UpdateConsumerOffsetHeader,
+};
+use troupemq_codec::{Command, Header, ResponseCode, request};
+use troupemq_store::consume_queue::Boundary;
+use troupemq_store::{ConsumeQueue, Unit};
+
+use super::progress::Committed;
+use super::{CommitOffset, GroupQueue, QueryOffset};
+use crate::cast::BrokerCast;
+use crate::net::{Answer, Call, Refusal};
+
+fn success(header: &impl Header) -> Command {
+    Command::response(ResponseCode::SUCCESS).with_header(header)
+}
+
+/// Answers QUERY_CONSUMER_OFFSET.
+pub async fn query(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: QueryConsumerOffsetHeader = call.command.header()?;
+    let units = cast.queues.get(&header.topic, header.queue_id);
+    let of = GroupQueue { group: header.group, topic: header.topic, queue_id: header.queue_id };
+    if let Some(queue_offset) = cast.offsets.send(QueryOffset(of)).await? {
+        return Ok(success(&QueryConsumerOffsetReplyHeader { queue_offset }));
+    }
+    if header.zero_if_not_found == Some(false) {
+        let remark = "Not found, do not set to zero, maybe this group boot first";
+        return Err(Refusal::new(ResponseCode::QUERY_NOT_FOUND, remark));
+    }
+    if begins_at_zero(cast, units.as_ref()) {
+        return Ok(success(&QueryConsumerOffsetReplyHeader { queue_offset: 0 }));
+    }
+    let remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first";
+    Err(Refusal::new(ResponseCode::QUERY_NOT_FOUND, remark))
+}
+
+/// Whether a group without progress begins at 0 whatever its own wish: the queue is young (its first message
+/// is still in memory) or empty.
+fn begins_at_zero(cast: &BrokerCast, queue: Option<&Arc<ConsumeQueue>>) -> bool {
+    let Some(queue) = queue else { return true };
+    if queue.min_offset() > 0 {
+        return false;
+    }
+    match queue.unit(0) {
+        Some(unit) => cast.log.is_resident(unit.log_offset, size_of_record(&unit)),
+        None => queue.max_offset() == 0,
+    }
+}
+
+/// Answers UPDATE_CONSUMER_OFFSET.
+pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: UpdateConsumerOffsetHeader = call
+        .command
+        .header()
+        .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
+    if cast.directory.group(&header.group).is_none() {
+        let remark = format!("Group {} not exist!", header.group);
+        return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+    }
+    if cast.directory.topic(&header.topic).is_none() {
+        let remark = format!("Topic {} not exist!", header.topic);
+        return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
+    }
+    let of = GroupQueue { group: header.group, topic: header.topic, queue_id: header.queue_id };
+    match cast.offsets.send(CommitOffset { of, queue_offset: header.queue_offset }).await? {
+        Committed::Stored { .. } => Ok(Command::response(ResponseCode::SUCCESS)),
+        Committed::Reset => {
+            Ok(Command::response(ResponseCode::SUCCESS).with_remark("Offset has been previously reset"))
+        }
+        Committed::Full => Err(Refusal::new(
+            ResponseCode::SYSTEM_ERROR,
+            format!("the table of offsets is full: limit {} queues", super::progress::QUEUES_MAX),
+        )),
+    }
+}
+
+/// Answers SEARCH_OFFSET_BY_TIMESTAMP.
+pub fn search_by_time(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: SearchOffsetByTimestampHeader = call.command.header()?;
+    let boundary = match header.boundary.unwrap_or_default() {
+        request::Boundary::Lower => Boundary::Lower,
+        request::Boundary::Upper => Boundary::Upper,
+    };
+    let queue = cast.queues.get(&header.topic, header.queue_id);
+    let queue_offset =
+        queue.map_or(0, |queue| queue.offset_by_time(header.timestamp_ms, boundary, &cast.log));
+    Ok(success(&SearchOffsetByTimestampReplyHeader { queue_offset }))
+}
+
+/// Answers GET_MAX_OFFSET: the offset that the next message gets.
+pub fn max(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: GetMaxOffsetHeader = call.command.header()?;
+    let queue = cast.queues.get(&header.topic, header.queue_id);
+    Ok(success(&GetMaxOffsetReplyHeader { queue_offset: queue.map_or(0, |queue| queue.max_offset()) }))
+}
+
+/// Answers GET_MIN_OFFSET.
+pub fn min(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: GetMinOffsetHeader = call.command.header()?;
+    let queue = cast.queues.get(&header.topic, header.queue_id);
+    Ok(success(&GetMinOffsetReplyHeader { queue_offset: queue.map_or(0, |queue| queue.min_offset()) }))
+}
+
+/// Answers GET_EARLIEST_MSG_STORETIME.
+pub fn earliest_store_time(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: GetEarliestMsgStoretimeHeader = call.command.header()?;
+    let timestamp_ms = cast.queues.get(&header.topic, header.queue_id).and_then(|queue| {
+        let unit = queue.unit(queue.min_offset())?;
+        stored_ms(cast, &unit)
+    });
+    Ok(success(&GetEarliestMsgStoretimeReplyHeader { timestamp_ms: timestamp_ms.unwrap_or(-1) }))
+}
+
+/// When the record of a unit was stored, in epoch milliseconds.
+pub fn stored_ms(cast: &BrokerCast, unit: &Unit) -> Option<i64> {
+    let record = cast.log.slice(unit.log_offset, size_of_record(unit))?;
+    RecordView::parse(&record).ok().map(|record| record.store_timestamp_ms())
+}
+
+fn size_of_record(unit: &Unit) -> usize {
+    usize::try_from(unit.size).unwrap_or(usize::MAX)
+}
