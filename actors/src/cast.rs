@@ -32,6 +32,7 @@ use crate::net::sessions::Sessions;
 use crate::offsets::ConsumerOffsets;
 use crate::poison::Poison;
 use crate::queue::QueueArbiters;
+use crate::registrar::Registrar;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
 use crate::topics::Topics;
@@ -63,6 +64,7 @@ pub const CAST: &[Role] = &[
     role("RebalanceCoordinator", "consumer group", "members, subscriptions, leases on queues"),
     role("ConsumerOffsets", "store", "committed offsets, resets"),
     role("HeartbeatScanner", "broker", "last-seen times of clients, connections of producers"),
+    role("Registrar", "broker", "registration with every name server"),
     role("Queue", "topic and queue in use", "pulls on hold"),
     role("Routes", "name server", "the cluster's brokers, topics and queues"),
     role("KvConfig", "name server", "values by key, kept in a file"),
@@ -118,6 +120,8 @@ pub struct BrokerCast {
     pub pending_resets: Arc<AtomicUsize>,
     /// Which clients live.
     pub heartbeats: Addr<HeartbeatScanner>,
+    /// Registers the broker with the name servers.
+    pub registrar: Addr<Registrar>,
     /// Where connections of our own are taken in; see `net::dialer`.
     pub sessions: Addr<Sessions>,
     /// Properties that every stored message gets: region, trace, cluster.

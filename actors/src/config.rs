@@ -96,6 +96,12 @@ pub struct BrokerConfig {
     pub auto_create_subscription_group: bool,
     /// Most queues of a topic made on demand. Default: 8. Bounds: 1..=1024.
     pub default_topic_queue_nums: i32,
+    /// How often everything is registered with the name servers, in ms. Default: 30 000. Bounds: 10.. .
+    pub register_name_server_period: u64,
+    /// Queues of the topic that keeps the check points of pop. Default: 8. Bounds: 1..=1024.
+    pub revive_queue_num: i32,
+    /// Whether topics of the type MIXED may be made. Default: false.
+    pub enable_mixed_message_type: bool,
     /// Largest body of a message, in bytes. Default: 4 MiB. Bounds: 1 KiB..=16 MiB.
     pub max_message_size: i32,
     /// Whether a pull that finds nothing may be held. Default: true.
@@ -250,6 +256,8 @@ impl BrokerConfig {
         within("brokerId", self.broker_id, 0, i64::MAX, "0..")?;
         within("brokerPermission", self.broker_permission, 0, 7, "0..=7")?;
         within("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024, "1..=1024")?;
+        within("registerNameServerPeriod", self.register_name_server_period, 10, u64::MAX, "10..")?;
+        within("reviveQueueNum", self.revive_queue_num, 1, 1024, "1..=1024")?;
         within("maxMessageSize", self.max_message_size, 1 << 10, 16 << 20, "1 KiB..=16 MiB")?;
         within("shortPollingTimeMills", self.short_polling_time_mills, 1, 60_000, "1..=60000")?;
         let count = "1..=4096";
@@ -290,6 +298,11 @@ impl BrokerConfig {
         within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")
     }
 
+    /// How often everything is registered with the name servers, in ms.
+    pub fn register_period_ms(&self) -> i64 {
+        i64::try_from(self.register_name_server_period).unwrap_or(i64::MAX)
+    }
+
     /// Whether the broker may be written to.
     pub fn is_writable(&self) -> bool {
         self.broker_permission & 2 != 0
@@ -312,6 +325,9 @@ impl Default for BrokerConfig {
             auto_create_topic_enable: true,
             auto_create_subscription_group: true,
             default_topic_queue_nums: 8,
+            register_name_server_period: 30_000,
+            revive_queue_num: 8,
+            enable_mixed_message_type: false,
             max_message_size: 4 << 20,
             long_polling_enable: true,
             short_polling_time_mills: 1000,

@@ -9,6 +9,7 @@
 //! The cast stands in [`CAST`]; `node` starts it, in that order, and stops it in reverse.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod cast;
 pub mod cold_reader;
 pub mod commit_log;
@@ -17,6 +18,8 @@ pub mod credits;
 pub mod directory;
 pub mod dispatcher;
 pub mod flush;
+#[cfg(test)]
+mod golden;
 pub mod groups;
 pub mod heartbeat;
 pub mod held;
@@ -30,6 +33,7 @@ pub mod pull;
 pub mod query;
 pub mod queue;
 pub mod rebalance;
+pub mod registrar;
 pub mod router;
 pub mod saving;
 pub mod send;

@@ -5,10 +5,11 @@
 //!   live in one process;
 //! - ports are opened first, so that a port in use is known before a store is touched; they are listened on
 //!   last, so that nobody is served before everything is there;
-//! - the stop goes in reverse: no new connections, sessions closed, log flushed, queues flushed, checkpoint,
-//!   abort mark gone. A poisoned node skips what can no longer be trusted: the next start recovers.
+//! - the stop goes in reverse: name servers told, no new connections, sessions closed, tables saved, log
+//!   flushed, queues flushed, checkpoint, abort mark gone. A poisoned node skips what can no longer be trusted:
+//!   the next start recovers.
 //!
-//! Contents: `broker` and `name_server` build the parts.
+//! Contents: `broker` and `name_server` build the parts, `naming` what a broker is known by.
 
 mod broker;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod end_to_end_test;
 #[cfg(test)]
 mod group_test;
 mod name_server;
+mod naming;
 mod people;
 
 use std::net::SocketAddr;
@@ -200,6 +202,7 @@ struct Stage {
     listeners: Vec<Addr<Listener>>,
     watchdog: Option<Addr<Watchdog>>,
     broker: Option<broker::Running>,
+    own_name_server: Option<SocketAddr>,
     arbiters: Vec<Arbiter>,
 }
 
@@ -213,6 +216,7 @@ impl Stage {
             listeners: Vec::new(),
             watchdog: None,
             broker: None,
+            own_name_server: None,
             arbiters: Vec::new(),
         }
     }
@@ -224,6 +228,7 @@ impl Stage {
         let mut ready = Vec::new();
         if let Some(part) = &config.name_server {
             let built = name_server::build(self, config, part)?;
+            self.own_name_server = Some(built.address);
             parts.name_server = Some((built.address, built.cast));
             ready.push(built.listener);
         }
@@ -272,6 +277,9 @@ impl Stage {
     async fn stop(&mut self) -> Result<(), NodeError> {
         if let Some(watchdog) = self.watchdog.take() {
             let _ = watchdog.send(StandDown).await;
+        }
+        if let Some(broker) = &self.broker {
+            broker.leave().await;
         }
         for listener in self.listeners.drain(..) {
             let _ = listener.send(StopListening).await;

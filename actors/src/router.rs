@@ -13,11 +13,14 @@ use std::sync::Arc;
 
 use troupemq_codec::Request;
 use troupemq_codec::request::{
-    CheckClientConfig, GetConsumerListByGroup, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset,
-    HeartBeat, LockBatchMq, QueryConsumerOffset, QueryMessage, SearchOffsetByTimestamp, UnlockBatchMq,
-    UnregisterClient, UpdateConsumerOffset, ViewMessageById,
+    CheckClientConfig, DeleteTopicInBroker, GetAllTopicConfig, GetConsumerListByGroup,
+    GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, GetSystemTopicListFromBroker, GetTopicConfig,
+    GetTopicStatsInfo, HeartBeat, LockBatchMq, QueryConsumerOffset, QueryMessage, SearchOffsetByTimestamp,
+    UnlockBatchMq, UnregisterClient, UpdateAndCreateTopic, UpdateAndCreateTopicList, UpdateConsumerOffset,
+    ViewMessageById,
 };
 
+use crate::admin::{topic, topic_stats};
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link, Refusal};
 use crate::{heartbeat, name_server, offsets, query, rebalance};
@@ -93,6 +96,13 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         GetEarliestMsgStoretime::CODE => offsets::answers::earliest_store_time(cast, call),
         QueryMessage::CODE => query::query_message(cast, call).await,
         ViewMessageById::CODE => query::view_message_by_id(cast, call).await,
+        UpdateAndCreateTopic::CODE => topic::update_topic(cast, call).await,
+        UpdateAndCreateTopicList::CODE => topic::update_topics(cast, call).await,
+        GetAllTopicConfig::CODE => topic::all_topics(cast, call).await,
+        DeleteTopicInBroker::CODE => topic::delete_topic(cast, call).await,
+        GetSystemTopicListFromBroker::CODE => topic::system_topics(cast, call).await,
+        GetTopicConfig::CODE => topic::topic_config(cast, call).await,
+        GetTopicStatsInfo::CODE => topic_stats::topic_stats(cast, call).await,
         code => Err(Refusal::unsupported(code)),
     }
 }

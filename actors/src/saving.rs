@@ -44,6 +44,16 @@ impl<W> Saving<W> {
         self.waiting.push(waiter);
     }
 
+    /// Somebody waits for a change that was made before: for the save that runs, if it covers the change (it has
+    /// a waiter of that kind), else for the next one.
+    pub fn wait_with(&mut self, waiter: W, is_alike: impl Fn(&W) -> bool) {
+        if self.runs && self.covered.iter().any(is_alike) {
+            self.covered.push(waiter);
+        } else {
+            self.changed_for(waiter);
+        }
+    }
+
     /// Whether a save is to begin now. If so, it counts as begun: take the snapshot before the next change.
     pub fn begins(&mut self) -> bool {
         if self.runs || !self.changed {
@@ -109,6 +119,18 @@ mod tests {
         assert!(saving.begins());
         assert_eq!(saving.ended(), ['b', 'c']);
         assert!(saving.is_done() && !saving.begins());
+    }
+
+    #[test]
+    fn who_comes_late_waits_for_the_save_that_covers_its_change() {
+        let mut saving = Saving::default();
+        saving.changed_for('a');
+        assert!(saving.begins());
+        saving.wait_with('A', |waiter| *waiter == 'a');
+        saving.wait_with('b', |waiter| *waiter == 'B');
+        assert_eq!(saving.ended(), ['a', 'A']);
+        assert!(saving.begins());
+        assert_eq!(saving.ended(), ['b']);
     }
 
     #[test]

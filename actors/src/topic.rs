@@ -24,6 +24,10 @@ use troupemq_codec::{ResponseCode, Text};
 
 use crate::net::Refusal;
 
+/// Bit of a topic's system flag: of a unit.
+pub const UNIT: i32 = 1;
+/// Bit of a topic's system flag: subscribed by a unit.
+pub const UNIT_SUBSCRIBED: i32 = 1 << 1;
 /// Topics one broker keeps; one more is refused.
 pub const TOPICS_MAX: usize = 1_000_000;
 /// Queues one topic may have.
@@ -161,25 +165,29 @@ impl TopicTable {
         self.put(config, now_ms)
     }
 
-    /// Makes or changes a topic from outside. `None` if it is already what is wanted.
-    pub fn change(&mut self, change: TopicChange, now_ms: i64) -> Result<Option<Arc<TopicConfig>>, Refusal> {
-        let TopicChange { mut config, attributes } = change;
+    /// Refuses a change that cannot be made; gives the topic as it would be.
+    pub fn check(&self, change: &TopicChange) -> Result<TopicConfig, Refusal> {
         // A copy: the text that came in a frame would keep the whole frame alive.
-        let name = Text::from(config.topic_name.as_str());
-        config.topic_name = name.clone();
+        let name = Text::from(change.config.topic_name.as_str());
         names::check(&name)?;
         if self.is_system(&name) {
             return Err(names::conflict(&name));
         }
-        check_numbers(&config)?;
-        let before = self.topics.get(&name);
-        let known = before.map(|before| &before.attributes);
-        config.attributes = attributes::altered(known, &attributes)?;
+        check_numbers(&change.config)?;
+        let known = self.topics.get(&name).map(|before| &before.attributes);
+        let attributes = attributes::altered(known, &change.attributes)?;
+        let config = TopicConfig { topic_name: name, attributes, ..change.config.clone() };
         if !self.rules.mixed_types && attributes::message_type(&config) == Some("MIXED") {
             let remark = "MIXED message type is not supported.";
             return Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
         }
-        if before.is_some_and(|before| **before == config) {
+        Ok(config)
+    }
+
+    /// Makes or changes a topic from outside. `None` if it is already what is wanted.
+    pub fn change(&mut self, change: TopicChange, now_ms: i64) -> Result<Option<Arc<TopicConfig>>, Refusal> {
+        let config = self.check(&change)?;
+        if self.topics.get(&config.topic_name).is_some_and(|before| **before == config) {
             return Ok(None);
         }
         self.put(config, now_ms).map(Some)
@@ -233,24 +241,51 @@ impl TopicTable {
 }
 
 impl TopicSnapshot {
-    /// Everything, as it is saved and told to slaves.
+    /// Everything, as it is saved.
     pub fn table(&self) -> TopicConfigTable {
-        self.table_with(|config| config)
+        self.table_of(self.topics.values(), |config| config)
+    }
+
+    /// Everything with the fields that Java adds for static topics, of which there are none.
+    pub fn told(&self) -> TopicConfigTable {
+        with_no_mappings(self.table())
     }
 
     /// Everything as it is registered: what the broker may not do, none of its topics may.
     pub fn registered(&self, broker_perm: i32) -> TopicConfigTable {
-        self.table_with(|config| masked(config, broker_perm))
+        with_no_mappings(self.table_of(self.topics.values(), |config| masked(config, broker_perm)))
     }
 
-    fn table_with(&self, alter: impl Fn(TopicConfig) -> TopicConfig) -> TopicConfigTable {
-        let alter = |config: &Arc<TopicConfig>| alter(TopicConfig::clone(config));
-        let topics = self.topics.iter().map(|(name, config)| (name.clone(), alter(config)));
+    /// Some topics as they are registered, with the version of all; those that are gone are left out.
+    pub fn registered_of(&self, topics: &[Text], broker_perm: i32) -> TopicConfigTable {
+        let known = topics.iter().filter_map(|topic| self.topics.get(topic));
+        with_no_mappings(self.table_of(known, |config| masked(config, broker_perm)))
+    }
+
+    fn table_of<'a>(
+        &self,
+        topics: impl Iterator<Item = &'a Arc<TopicConfig>>,
+        alter: impl Fn(TopicConfig) -> TopicConfig,
+    ) -> TopicConfigTable {
+        let entry =
+            |config: &Arc<TopicConfig>| (config.topic_name.clone(), alter(TopicConfig::clone(config)));
         TopicConfigTable {
             data_version: self.version,
-            topic_config_table: topics.collect(),
+            topic_config_table: topics.map(entry).collect(),
             ..TopicConfigTable::default()
         }
+    }
+}
+
+fn with_no_mappings(table: TopicConfigTable) -> TopicConfigTable {
+    TopicConfigTable {
+        mapping_data_version: Some(DataVersion {
+            timestamp: table.data_version.timestamp,
+            ..DataVersion::default()
+        }),
+        topic_queue_mapping_detail_map: Some(BTreeMap::new()),
+        topic_queue_mapping_info_map: Some(BTreeMap::new()),
+        ..table
     }
 }
 

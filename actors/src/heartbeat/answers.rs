@@ -20,7 +20,8 @@ use crate::groups::EnsureGroup;
 use crate::net::{Answer, Call, Refusal};
 use crate::rebalance::members::{Beat, Changed, Member};
 use crate::rebalance::{MemberBeat, MemberLeft};
-use crate::topics::EnsureTopic;
+use crate::topic::UNIT_SUBSCRIBED;
+use crate::topics::EnsureGroupTopic;
 
 /// Answers HEART_BEAT.
 pub async fn heart_beat(cast: &BrokerCast, call: &Call) -> Answer {
@@ -63,8 +64,9 @@ async fn member_beat(
     let config = group.config();
     let topic = retry_topic(group.name());
     if cast.directory.topic(&topic).is_none() {
+        let sys_flag = if consumer.unit_mode { UNIT_SUBSCRIBED } else { 0 };
         let queue_nums = config.retry_queue_nums;
-        cast.topics.send(EnsureTopic { topic, template: Text::default(), queue_nums }).await??;
+        cast.topics.send(EnsureGroupTopic { topic, queue_nums, sys_flag }).await??;
     }
     let beat = Beat {
         link: call.link.id(),

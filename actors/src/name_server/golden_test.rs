@@ -7,24 +7,20 @@
 //! - where ours differs it stands in [`DIFFERENCES`], with the reason.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::Read;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use flate2::read::GzDecoder;
-use serde_json::Value;
-use troupemq_codec::frame::take_frame;
+use bytes::Bytes;
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::*;
 use troupemq_codec::route::TopicRouteData;
 use troupemq_codec::topic::{TopicConfig, TopicConfigTable};
-use troupemq_codec::{Command, Request, Text, base64};
+use troupemq_codec::{Command, Request, Text};
 use troupemq_store::ManualClock;
 
 use super::{NameServerConfig, answer};
 use crate::cast::NameServerCast;
 use crate::config::NodeClock;
+use crate::golden::{Frame, conversations};
 use crate::net::{Call, Link};
 
 /// Where ours answers otherwise: file, number of the request (0: all of the file), reason.
@@ -39,14 +35,6 @@ const DIFFERENCES: &[(&str, i64, &str)] = &[
     ),
 ];
 
-/// One frame of a conversation.
-struct Frame {
-    conn: u64,
-    is_from_server: bool,
-    number: i64,
-    command: Command,
-}
-
 /// A request with the answer that Java gave, if it gave one.
 struct Asked<'a> {
     request: &'a Frame,
@@ -59,7 +47,7 @@ fn every_recorded_request_is_answered_as_java_answers_it() {
     let mut found = BTreeSet::new();
     let mut wrong = Vec::new();
     let system = actix_rt::System::new();
-    for (name, frames) in conversations() {
+    for (name, frames) in conversations("namesrv") {
         for difference in system.block_on(hold(&name, &frames, &mut compared)) {
             match DIFFERENCES.iter().find(|known| known.0 == name && [0, difference.0].contains(&known.1)) {
                 Some(known) => _ = found.insert((known.0, known.1)),
@@ -216,34 +204,4 @@ async fn version_after(cast: &NameServerCast) -> i64 {
     };
     let known = cast.routes.send(super::registry::Heard(broker)).await.unwrap();
     known.map_or(0, |version| version.counter)
-}
-
-fn conversations() -> Vec<(String, Vec<Frame>)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/frames");
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths.into_iter().map(|path| (name_of(&path), frames_of(&path))).collect()
-}
-
-fn name_of(path: &std::path::Path) -> String {
-    path.file_name().unwrap().to_string_lossy().trim_end_matches(".jsonl.gz").to_owned()
-}
-
-fn frames_of(path: &PathBuf) -> Vec<Frame> {
-    let mut text = String::new();
-    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    let lines = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).unwrap());
-    lines.filter(|line| line["to"] == "namesrv").map(|line| frame_of(&line)).collect()
-}
-
-fn frame_of(line: &Value) -> Frame {
-    let raw = base64::decode(line["raw"].as_str().unwrap()).unwrap();
-    let cut = take_frame(&mut BytesMut::from(&raw[..])).unwrap().unwrap();
-    Frame {
-        conn: line["conn"].as_u64().unwrap(),
-        is_from_server: line["from"] == "server",
-        number: line["n"].as_i64().unwrap(),
-        command: Command::decode(cut).unwrap(),
-    }
 }

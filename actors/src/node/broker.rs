@@ -24,14 +24,15 @@ use crate::directory::Directory;
 use crate::dispatcher::{Dispatcher, ReleaseWriter};
 use crate::flush::{Flush, FlushThread, Flushing};
 use crate::net::listener::{Listener, bind};
+use crate::node::naming::{self, Naming};
 use crate::node::people::{People, PeopleTables};
 use crate::node::{NodeError, Stage};
 use crate::poison::Poison;
 use crate::queue::QueueArbiters;
+use crate::registrar::{Leave, Registrar};
 use crate::router::Served;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
-use crate::topics::Topics;
 use crate::watchdog::Watchdog;
 
 /// A broker that is ready to be listened for.
@@ -43,6 +44,7 @@ pub(super) struct Built {
 
 /// What of a running broker has to be stopped.
 pub(super) struct Running {
+    registrar: Option<Addr<Registrar>>,
     commit_log: Addr<CommitLog>,
     dispatcher: Addr<Dispatcher>,
     flush_thread: FlushThread,
@@ -70,7 +72,7 @@ pub(super) fn build(
         running.people = Some(people.clone());
     }
     let ground = Ground { advertised: advertised(part, address), directory, people };
-    let cast = start(stage, config, part, ground, (below, watchdog));
+    let cast = start(stage, config, part, ground, (below, watchdog))?;
     let listener = Listener::new(socket, stage.sessions.clone(), Served::Broker(cast.clone()));
     Ok(Built { address, cast, listener })
 }
@@ -135,6 +137,7 @@ fn start_store(
     watchdog.watch("Dispatcher", dispatcher.clone());
     watchdog.watch("CommitLog", commit_log.clone());
     stage.broker = Some(Running {
+        registrar: None,
         commit_log: commit_log.clone(),
         dispatcher: dispatcher.clone(),
         flush_thread,
@@ -159,15 +162,19 @@ fn start(
     part: &BrokerPart,
     Ground { advertised, directory, people }: Ground,
     (below, watchdog): (StoreCast, &mut Watchdog),
-) -> Arc<BrokerCast> {
+) -> Result<Arc<BrokerCast>, NodeError> {
     let (clock, broker) = (config.clock.clone(), &part.config);
-    stage.enter("Topics");
-    let topics = Topics::new(directory.clone(), broker, &below.queues).start();
+    let shared = Arc::new(ArcSwap::from_pointee(broker.clone()));
+    let known = (&shared, &directory, &below.queues);
+    let Naming { topics, registrar } = naming::start(stage, config, part, advertised, known)?;
     watchdog.watch("Topics", topics.clone());
+    if let Some(running) = &mut stage.broker {
+        running.registrar = Some(registrar.clone());
+    }
     stage.enter("Queue");
     let queue_arbiters = QueueArbiters::new(vec![Arbiter::current()], clock.clone(), broker.held_pulls_max);
-    Arc::new(BrokerCast {
-        config: Arc::new(ArcSwap::from_pointee(broker.clone())),
+    Ok(Arc::new(BrokerCast {
+        config: shared,
         ids: IdSource::new(advertised.ip(), clock.0.now_ms()),
         message_ids: PlaceIds::new(advertised),
         broker_name: Text::from(broker.broker_name.as_str()),
@@ -197,7 +204,8 @@ fn start(
         directory,
         queue_arbiters,
         topics,
-    })
+        registrar,
+    }))
 }
 
 /// What every message is stored with.
@@ -217,6 +225,14 @@ fn memory_bytes() -> u64 {
 }
 
 impl Running {
+    /// Tells the name servers that the broker stops.
+    pub(super) async fn leave(&self) {
+        if let Some(registrar) = &self.registrar {
+            // A registrar that is gone has nothing registered any more.
+            let _ = registrar.send(Leave).await;
+        }
+    }
+
     /// Stops the broker once no session is left: what was taken in is stored, then the store is closed.
     pub(super) async fn stop(self, poison: &Poison) -> Result<(), NodeError> {
         let saved = match &self.people {

@@ -194,5 +194,8 @@ fn a_broker_that_may_not_write_registers_topics_that_may_not() {
     assert_eq!(registered.topic_config_table["TBW102"].perm, PERM_READ);
     let free = table.snapshot().registered(PERM_READ | PERM_WRITE);
     assert_eq!(free.topic_config_table["TBW102"].perm, 7);
-    assert_eq!(free, table.snapshot().table());
+    assert_eq!(free, table.snapshot().told());
+    let some = table.snapshot().registered_of(&[text("TBW102"), text("Gone")], PERM_READ | PERM_WRITE);
+    assert_eq!(some.topic_config_table.keys().collect::<Vec<_>>(), ["TBW102"]);
+    assert_eq!(some.data_version, table.version());
 }

@@ -11,14 +11,10 @@ use troupemq_codec::Text;
 use troupemq_codec::topic::PERM_WRITE;
 
 use super::{BrokerEntry, MASTER_ID, RouteTables, TopicQueues};
+use crate::topic::{UNIT, UNIT_SUBSCRIBED};
 
 /// Topics with this prefix show the members of a broker name as they are.
 const MEMBER_TOPIC_PREFIX: &str = "rmq_sys_SYNC_BROKER_MEMBER_";
-/// Bit of a topic's system flag: of a unit.
-const UNIT: i32 = 1;
-/// Bit of a topic's system flag: subscribed by a unit.
-const UNIT_SUBSCRIBED: i32 = 1 << 1;
-
 /// The route of one topic.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Route {

@@ -1,0 +1,7 @@
+//! What tools ask a broker.
+//!
+//! Invariants:
+//! - one subject is one file; `router` says which request goes where.
+
+pub mod topic;
+pub mod topic_stats;
