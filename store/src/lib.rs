@@ -15,6 +15,7 @@ pub mod dispatch;
 pub mod error;
 pub mod faults;
 pub mod index;
+pub mod inspect;
 pub mod json_file;
 pub mod local_time;
 pub mod mmap;

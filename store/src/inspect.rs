@@ -1,0 +1,226 @@
+//! Looking at a store that no broker has open: what is wrong with it, what is in it, and making its derived
+//! files anew.
+//!
+//! Invariants:
+//! - `check` and the dumps change no byte of a data file;
+//! - each finding names its file and the place in it, in words an operator can act on;
+//! - a store that is open elsewhere is refused.
+
+#[cfg(test)]
+mod inspect_test;
+mod queues;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use troupemq_codec::message::{RecordView, sys_flag};
+
+use self::queues::StoredQueues;
+use crate::abort_mark::AbortMark;
+use crate::checkpoint::Checkpoint;
+use crate::clock::Clock;
+use crate::commit_log::scan::{Look, Step, step};
+use crate::config::StoreConfig;
+use crate::error::StoreError;
+use crate::open::{Closing, Opened, RecoveryReport, close, open};
+use crate::paths::Paths;
+use crate::process_lock::ProcessLock;
+use crate::segment::SegmentWriter;
+use crate::segments::list_files;
+
+pub use self::queues::StoredUnit;
+
+/// Something an operator should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The file it is about.
+    pub file: PathBuf,
+    /// Byte in the file.
+    pub at: u64,
+    /// What is wrong there.
+    pub what: String,
+    /// Whether the next start repairs it by itself.
+    pub heals: bool,
+}
+
+/// What a store holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Start of the log.
+    pub log_min: u64,
+    /// End of the log.
+    pub log_end: u64,
+    /// Records between.
+    pub records: u64,
+    /// Queues that hold units.
+    pub queues: usize,
+    /// Store time of the first record, epoch ms; 0 if there is none.
+    pub first_store_ms: i64,
+    /// Store time of the last one.
+    pub last_store_ms: i64,
+    /// Whether the last user has closed the store.
+    pub was_closed: bool,
+}
+
+/// A store opened for looking only.
+#[derive(Debug)]
+pub struct StoreView {
+    paths: Paths,
+    segments: Vec<SegmentWriter>,
+    _lock: ProcessLock,
+}
+
+impl StoreView {
+    /// Opens the store in `dir`.
+    pub fn open(dir: &Path) -> Result<StoreView, StoreError> {
+        let paths = Paths::below(dir);
+        let files = list_files(&paths.commit_log())?;
+        if files.is_empty() {
+            let cause = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(StoreError::io("find a log in", &paths.commit_log())(cause));
+        }
+        let lock = ProcessLock::take(dir, &paths.lock())?;
+        let open =
+            |file: &crate::segments::SegmentFile| SegmentWriter::open(&file.path, file.start, file.len);
+        // A last file of no length is what a crash leaves; it holds nothing to look at.
+        let segments = files.iter().filter(|file| file.len > 0).map(open).collect::<Result<_, _>>()?;
+        Ok(StoreView { paths, segments, _lock: lock })
+    }
+
+    /// Hands every record from `from` on to `visit`, with the CRC checked, until `visit` answers false.
+    /// Answers where the log ends and why.
+    pub fn records(&self, from: u64, mut visit: impl FnMut(&RecordView<'_>) -> bool) -> (u64, &'static str) {
+        let mut at = from.max(self.segments.first().map_or(0, |first| first.segment().start()));
+        for writer in &self.segments {
+            let segment = writer.segment();
+            if at >= segment.end() {
+                continue;
+            }
+            if at < segment.start() {
+                return (at, "a segment is missing");
+            }
+            loop {
+                let skip = usize::try_from(at - segment.start()).unwrap_or(usize::MAX);
+                match step(writer.whole().get(skip..).unwrap_or_default(), at, Look::Crc) {
+                    Step::Record(record) if visit(&record) => at += record.total_size() as u64,
+                    Step::Record(_) => return (at, "stopped"),
+                    Step::SegmentEnd => break,
+                    Step::End(why) => return (at, why),
+                }
+            }
+            at = segment.end();
+        }
+        (at, "no further segment")
+    }
+
+    /// Hands every unit of a queue to `visit`, until it answers false.
+    pub fn units(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        visit: impl FnMut(&StoredUnit) -> bool,
+    ) -> Result<(), StoreError> {
+        StoredQueues::below(&self.paths).units(topic, queue_id, visit)
+    }
+
+    /// The checkpoint.
+    pub fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
+        Checkpoint::read(&self.paths.checkpoint())
+    }
+
+    /// Compares the files of the store with each other; tells every finding, and sums up.
+    pub fn check(&self, tell: &mut dyn FnMut(Finding)) -> Result<Summary, StoreError> {
+        let mut summary =
+            Summary { was_closed: !AbortMark::is_set(&self.paths.abort())?, ..Summary::default() };
+        if !summary.was_closed {
+            tell(finding(&self.paths.abort(), 0, "the last broker has not closed this store", true));
+        }
+        let mut queues = StoredQueues::below(&self.paths);
+        let mut failure = None;
+        let (log_end, why) = self.records(0, |record| {
+            if summary.records == 0 {
+                summary.first_store_ms = record.store_timestamp_ms();
+            }
+            summary.records += 1;
+            summary.last_store_ms = record.store_timestamp_ms();
+            if sys_flag::is_visible(record.sys_flag())
+                && let Err(error) = queues.compare(record, tell)
+            {
+                failure = Some(error);
+            }
+            failure.is_none()
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        summary.log_min = self.segments.first().map_or(0, |first| first.segment().start());
+        summary.log_end = log_end;
+        self.check_end(log_end, why, tell);
+        self.check_checkpoint(log_end, tell)?;
+        summary.queues = queues.finish(summary.log_min, log_end, tell)?;
+        Ok(summary)
+    }
+
+    /// Whether anything but zeros stands behind the end.
+    fn check_end(&self, log_end: u64, why: &'static str, tell: &mut dyn FnMut(Finding)) {
+        for writer in self.segments.iter().filter(|writer| writer.segment().end() > log_end) {
+            let segment = writer.segment();
+            let at = log_end.saturating_sub(segment.start());
+            let rest = usize::try_from(at).ok().and_then(|at| writer.whole().get(at..)).unwrap_or_default();
+            let Some(first) = rest.iter().position(|byte| *byte != 0) else { continue };
+            let heals = segment.start() <= log_end;
+            let what = match heals {
+                true => format!("behind the end of the log stand bytes that are no record: {why}"),
+                false => {
+                    "this segment lies behind the end of the log and is deleted at the next start".to_owned()
+                }
+            };
+            tell(finding(segment.path(), at + first as u64, &what, heals));
+        }
+    }
+
+    fn check_checkpoint(&self, log_end: u64, tell: &mut dyn FnMut(Finding)) -> Result<(), StoreError> {
+        let path = self.paths.checkpoint();
+        let Some(reached) = self.checkpoint()?.reached else { return Ok(()) };
+        if reached.flushed_to > log_end {
+            let lost = reached.flushed_to - log_end;
+            let what = format!("{lost} bytes were on the disk once and are no longer in the log");
+            tell(finding(&path, 0, &what, false));
+        }
+        Ok(())
+    }
+}
+
+/// Deletes everything that derives from the log and makes it anew. The tables stay.
+pub fn rebuild(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<RecoveryReport, StoreError> {
+    let paths = Paths::below(&config.dir);
+    drop(StoreView::open(&config.dir)?);
+    for dir in [paths.consume_queue(), paths.batch_consume_queue(), paths.index()] {
+        match std::fs::remove_dir_all(&dir) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::io("remove", &dir)(cause));
+            }
+            _ => {}
+        }
+    }
+    match std::fs::remove_file(paths.checkpoint()) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+            return Err(StoreError::io("remove", &paths.checkpoint())(cause));
+        }
+        _ => {}
+    }
+    let Opened { log, flusher, dispatch, queues, marks, report, .. } = open(config, clock)?;
+    close(Closing { log, flusher, dispatch, queues, marks })?;
+    Ok(report)
+}
+
+fn finding(file: &Path, at: u64, what: &str, heals: bool) -> Finding {
+    Finding { file: file.to_path_buf(), at, what: what.to_owned(), heals }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let outlook = if self.heals { "the next start repairs it" } else { "it stays until you act" };
+        write!(out, "{} at byte {}: {}; {outlook}", self.file.display(), self.at, self.what)
+    }
+}
