@@ -8,11 +8,13 @@
 //! - a send is answered once, in the order of the batch; a one-way send never.
 //!
 //! Contents: `check` says what is allowed, `place` finds topic and queue, `ids`
-//! makes unique ids, `bench` gathers a batch, `reply` writes the answers.
+//! makes unique ids, `bench` gathers a batch, `reply` writes the answers; `own` is for what the
+//! broker stores itself.
 
 pub mod bench;
 pub mod check;
 pub mod ids;
+pub mod own;
 pub mod place;
 pub mod reply;
 
@@ -20,6 +22,7 @@ use troupemq_codec::Request;
 use troupemq_codec::request::{SendBatchMessage, SendMessage, SendMessageV2};
 
 pub use bench::{Bench, Benches};
+pub use own::{Own, StoredOwn, store};
 
 /// Whether a request code is a send that the session serves itself.
 pub fn is_send(code: i32) -> bool {

@@ -5,16 +5,18 @@
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::batch::BatchItem;
-use troupemq_codec::message::{Message, OffsetId, PropertiesView};
+use troupemq_codec::message::{Message, NewRecord, OffsetId, PropertiesView};
 use troupemq_codec::request::{
     PULL_SUSPENDS, PullMessage, PullMessageHeader, PullMessageReplyHeader, QueryMessage, QueryMessageHeader,
     SendMessageReplyHeader, ViewMessageById, ViewMessageByIdHeader,
 };
 use troupemq_codec::{Command, HeaderForm, ResponseCode};
+use troupemq_store::FlushMode;
 
 use crate::cast::CAST;
 use crate::net::dialer::dial;
 use crate::node::Node;
+use crate::send::{Own, store};
 use crate::testing::{Client, pull_header, pull_request, request, send_request, small_broker, start_broker};
 
 fn stored(answer: &Command) -> SendMessageReplyHeader {
@@ -438,6 +440,59 @@ fn several_nodes_live_in_one_process_and_a_port_in_use_is_an_error() {
     assert!(error.to_string().starts_with("cannot listen on 127.0.0.1:"), "{error}");
     let error = Node::start(small_broker(dirs[0].path())).expect_err("the store is in use");
     assert!(error.to_string().contains("is open in another process"), "{error}");
+}
+
+#[test]
+fn what_the_broker_stores_itself_wakes_a_held_pull() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    let broker = node.broker().unwrap().clone();
+    stored(&client.produce("Own", 0, b"first", ""));
+    let header = pull_header("Own", 0, 1, "*");
+    let sys_flag = header.sys_flag | PULL_SUSPENDS;
+    client.send(request::<PullMessage>(&PullMessageHeader { sys_flag, ..header }));
+    let record = |topic, queue_id| NewRecord {
+        topic,
+        queue_id,
+        flag: 3,
+        sys_flag: 0,
+        born_timestamp_ms: 1,
+        born_host: broker.advertised,
+        store_host: broker.advertised,
+        reconsume_times: 2,
+        prepared_log_offset: 0,
+        body: b"own",
+        properties: &[],
+    };
+    let own =
+        [Own { record: record("Own", 0), tags_code: 0 }, Own { record: record("Own", 1), tags_code: 0 }];
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let places = runtime.block_on(store(&broker, &own)).expect("both are stored");
+    assert_eq!(places.iter().map(|place| place.queue_offset).collect::<Vec<_>>(), [1, 0]);
+    let (_, messages) = found(&client.receive().expect("the pull is woken"));
+    assert_eq!((messages[0].reconsume_times, &messages[0].body[..]), (2, &b"own"[..]));
+    let nowhere = [Own { record: record("Nowhere", 0), tags_code: 0 }];
+    let refusal = runtime.block_on(store(&broker, &nowhere)).expect_err("no such topic");
+    assert_eq!(refusal.code, ResponseCode::TOPIC_NOT_EXIST);
+}
+
+#[test]
+fn in_sync_mode_an_answer_waits_for_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().unwrap().store.flush = FlushMode::Sync;
+    let node = Node::start(config).unwrap();
+    let broker = node.broker().unwrap().clone();
+    let mut clients = [Client::of(&node), Client::of(&node)];
+    for at in 0..20_u8 {
+        let client = &mut clients[usize::from(at % 2)];
+        let id: OffsetId = stored(&client.produce("Sync", 0, &[at], "")).message_id.parse().unwrap();
+        assert!(broker.log.flushed_to() > u64::try_from(id.log_offset).unwrap());
+    }
+    let unwaited = stored(&clients[0].produce("Sync", 0, b"x", "WAIT\u{1}false\u{2}"));
+    assert_eq!(unwaited.queue_offset, 20);
+    node.stop_and_wait().expect("a clean stop");
 }
 
 #[test]

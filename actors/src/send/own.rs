@@ -1,0 +1,97 @@
+//! Messages the broker stores itself: sent back, delayed, transactional, replies.
+//!
+//! Invariants:
+//! - they go the way of a client's send: one append, dispatched and flushed before the answer;
+//! - the messages of one call are stored together, in their order, or their tail is refused with its cause;
+//! - no limit of clients applies but the format's: what was accepted once is never lost to a smaller limit.
+
+use std::sync::Arc;
+
+use troupemq_codec::ResponseCode;
+use troupemq_codec::message::{NewRecord, sys_flag};
+use troupemq_store::AppendBatch;
+
+use crate::cast::BrokerCast;
+use crate::commit_log::{Append, Done, Outcome};
+use crate::directory::QueueView;
+use crate::held::hold;
+use crate::net::Refusal;
+
+/// A message of the broker's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Own<'a> {
+    /// The record. Its topic must exist; its properties are stored as they are.
+    pub record: NewRecord<'a>,
+    /// What its consume-queue unit carries: the hash of the tags, or the time of delivery of a delayed one.
+    pub tags_code: i64,
+}
+
+/// Where a message of the broker's own was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredOwn {
+    /// Its place in the log, in bytes.
+    pub log_offset: u64,
+    /// Its place in its queue.
+    pub queue_offset: i64,
+    /// Bytes of its record.
+    pub size: u32,
+    /// SUCCESS, or FLUSH_DISK_TIMEOUT when it is stored and the disk did not confirm in time.
+    pub code: ResponseCode,
+}
+
+/// Stores messages of the broker's own and answers where they are, once they are visible and, in sync mode,
+/// on the disk.
+pub async fn store(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<Vec<StoredOwn>, Refusal> {
+    if messages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (reply, waiting) = hold();
+    let (batch, queues) = encode(cast, messages)?;
+    let append = Append { batch, queues, wait_for_disk: true, credit: None, reply };
+    if let Err(undelivered) = cast.commit_log.try_send(append) {
+        undelivered.into_inner().refuse(Refusal::gone("CommitLog"));
+    }
+    let Done { batch, outcome, .. } = waiting.await.map_err(|_lost| Refusal::gone("CommitLog"))?;
+    let code = match outcome {
+        Outcome::Stored => ResponseCode::SUCCESS,
+        Outcome::NotFlushedInTime => ResponseCode::FLUSH_DISK_TIMEOUT,
+        Outcome::StoredInPart(_, refusal) | Outcome::Refused(refusal) => return Err(refusal),
+    };
+    let stored = batch.records.iter().map(|record| StoredOwn {
+        log_offset: record.log_offset,
+        queue_offset: record.queue_offset,
+        size: record.len,
+        code,
+    });
+    Ok(stored.collect())
+}
+
+fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<Arc<QueueView>>), Refusal> {
+    let mut batch = AppendBatch::default();
+    let mut queues: Vec<Arc<QueueView>> = Vec::new();
+    for message in messages {
+        let queue = queue_of(cast, &message.record)?;
+        let start = batch.bytes.len();
+        message.record.encode(&mut batch.bytes).map_err(|error| {
+            Refusal::new(ResponseCode::MESSAGE_ILLEGAL, format!("the message is illegal: {error}"))
+        })?;
+        let advance = u16::from(sys_flag::is_visible(message.record.sys_flag));
+        batch.push(start, queue.units.clone(), advance, message.tags_code);
+        if !queues.iter().any(|known| Arc::ptr_eq(known, &queue)) {
+            queues.push(queue);
+        }
+    }
+    Ok((batch, queues))
+}
+
+fn queue_of(cast: &BrokerCast, record: &NewRecord<'_>) -> Result<Arc<QueueView>, Refusal> {
+    let missing = || {
+        let remark = format!("topic[{}] has no queue {}", record.topic, record.queue_id);
+        Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark)
+    };
+    let topic = cast.directory.topic(record.topic).ok_or_else(missing)?;
+    match cast.directory.queue(&topic, record.queue_id, &cast.queues) {
+        Ok(queue) => queue.ok_or_else(missing),
+        Err(error) => Err(Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string())),
+    }
+}
