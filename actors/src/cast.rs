@@ -33,6 +33,7 @@ use crate::offsets::ConsumerOffsets;
 use crate::poison::Poison;
 use crate::queue::QueueArbiters;
 use crate::registrar::Registrar;
+use crate::retention::Retention;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
 use crate::topics::Topics;
@@ -56,6 +57,7 @@ const fn role(actor: &'static str, one_per: &'static str, owns: &'static str) ->
 pub const CAST: &[Role] = &[
     role("Watchdog", "node", "whether the core of the node lives"),
     role("ColdReaders", "node", "threads that read what is not in memory"),
+    role("Retention", "store", "a thread: the checkpoint, what may be deleted and when"),
     role("Flush", "store", "flushed position, answers that wait for the disk"),
     role("Dispatcher", "store", "consume queues, index, dispatched position; tells queues of arrivals"),
     role("CommitLog", "store", "append position, queue offsets, the open segment"),
@@ -110,6 +112,8 @@ pub struct BrokerCast {
     pub dispatcher: Addr<Dispatcher>,
     /// Waits for the disk.
     pub flush: Addr<Flush>,
+    /// Deletes what is old.
+    pub retention: Retention,
     /// Makes and changes topics.
     pub topics: Addr<Topics>,
     /// Makes and changes consumer groups.

@@ -15,6 +15,7 @@ use crate::config::NodeClock;
 use crate::credits::Credit;
 use crate::directory::QueueView;
 use crate::dispatcher::{Dispatch, Dispatcher};
+use crate::flush::Nudge;
 use crate::held::Held;
 use crate::net::Refusal;
 use crate::poison::{Poison, Vital};
@@ -103,15 +104,22 @@ pub struct CommitLog {
     log: Option<LogWriter>,
     clock: NodeClock,
     dispatcher: Addr<Dispatcher>,
+    nudge: Nudge,
     poison: Poison,
     _vital: Vital,
 }
 
 impl CommitLog {
-    /// The owner of `log`, which hands what it appends to `dispatcher`.
-    pub fn new(log: LogWriter, clock: NodeClock, dispatcher: Addr<Dispatcher>, poison: Poison) -> CommitLog {
+    /// The owner of `log`, which hands what it appends to `dispatcher` and wakes the flusher by `nudge`.
+    pub fn new(
+        log: LogWriter,
+        clock: NodeClock,
+        dispatcher: Addr<Dispatcher>,
+        nudge: Nudge,
+        poison: Poison,
+    ) -> CommitLog {
         let vital = poison.guard("CommitLog");
-        CommitLog { log: Some(log), clock, dispatcher, poison, _vital: vital }
+        CommitLog { log: Some(log), clock, dispatcher, nudge, poison, _vital: vital }
     }
 
     fn hand_on(&self, append: Append, appended: Appended) {
@@ -140,7 +148,10 @@ impl Handler<Append> for CommitLog {
         }
         let Some(log) = &mut self.log else { return append.refuse(not_serving("the broker stops")) };
         match log.append(&mut append.batch, self.clock.0.now_ms()) {
-            Ok(appended) => self.hand_on(append, appended),
+            Ok(appended) => {
+                self.nudge.wrote(appended.to);
+                self.hand_on(append, appended);
+            }
             Err(error) => append.refuse(refusal_of(&error, &self.poison)),
         }
     }

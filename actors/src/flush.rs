@@ -5,7 +5,7 @@
 //! - an answer is given when the flushed position has passed its batch, or as "not in time" at its deadline;
 //! - while one flush runs the next group gathers; a flush completes all it covers at once;
 //! - a flush that failed is never tried again: the node is poisoned;
-//! - in async mode a flush begins at the latest one interval after a write.
+//! - in async mode a flush begins at the latest one interval after a write, or after so many bytes.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,9 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
-use troupemq_store::dispatch::DispatchFlusher;
-use troupemq_store::retention::{SpaceGuard, disk_use};
-use troupemq_store::{LogFlusher, Marks, QueueTable, StoreConfig, StoreError};
+use troupemq_store::{LogFlusher, StoreError};
 
 use crate::commit_log::{Append, MAILBOX, Outcome};
 use crate::config::NodeClock;
@@ -115,14 +113,21 @@ enum Order {
 }
 
 impl FlushThread {
-    /// Starts the thread. It gives what it owns back when it is told to stop.
-    pub fn start(flushing: Flushing, poison: Poison) -> std::io::Result<(FlushThread, JoinHandle<Flushing>)> {
+    /// Starts the thread. It gives the flusher back when it is told to stop.
+    pub fn start(
+        flusher: LogFlusher,
+        interval: Duration,
+        poison: Poison,
+    ) -> std::io::Result<(FlushThread, JoinHandle<LogFlusher>)> {
         let (sender, orders) = channel();
         let thread = std::thread::Builder::new().name("flusher".to_owned()).spawn(move || {
             let _vital = poison.guard("flusher");
-            work(flushing, &orders, &poison)
+            work(flusher, &orders, interval, &poison)
         })?;
-        Ok((FlushThread(sender), thread))
+        let thread_of = FlushThread(sender);
+        // After a kill what was written is not all on the disk yet.
+        thread_of.wake();
+        Ok((thread_of, thread))
     }
 
     fn report_to(&self, flush: Addr<Flush>) {
@@ -140,98 +145,65 @@ impl FlushThread {
     }
 }
 
-/// What the flushing thread owns.
-#[derive(Debug)]
-pub struct Flushing {
-    flusher: LogFlusher,
-    marks: Marks,
-    queues: QueueTable,
-    derived: DispatchFlusher,
-    space: SpaceGuard,
-    store: StoreConfig,
-    /// End of the log when the checkpoint was saved last.
-    saved_at: u64,
-    /// Rounds since the checkpoint was saved and the disk was looked at.
-    rounds: u32,
-}
-
-/// Idle rounds between two looks at the disk and the checkpoint.
-const ROUNDS: u32 = 2;
-
-impl Flushing {
-    /// The parts of an open store that wait for the disk.
-    pub fn new(
-        (flusher, marks): (LogFlusher, Marks),
-        queues: QueueTable,
-        derived: DispatchFlusher,
-        space: SpaceGuard,
-        store: StoreConfig,
-    ) -> Flushing {
-        let saved_at = flusher.flushed_to();
-        Flushing { flusher, marks, queues, derived, space, store, saved_at, rounds: 0 }
-    }
-
-    /// What is needed to close the store.
-    pub fn into_parts(self) -> (LogFlusher, Marks) {
-        (self.flusher, self.marks)
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_millis(u64::from(self.store.flush_interval_ms))
-    }
-
-    /// Flushes the log, tells who waits, and now and then looks after checkpoint and disk.
-    fn once(&mut self, report_to: Option<&Addr<Flush>>, is_idle: bool) -> Result<(), StoreError> {
-        let before = self.flusher.flushed_to();
-        let to = self.flusher.flush()?;
-        if let Some(flush) = report_to.filter(|_| to > before) {
-            // A full mailbox only delays the answers until the next report or their deadline.
-            let _ = flush.try_send(Flushed { to });
-        }
-        self.rounds += u32::from(is_idle);
-        if self.rounds >= ROUNDS {
-            self.rounds = 0;
-            self.look_after()?;
-        }
-        Ok(())
-    }
-
-    fn look_after(&mut self) -> Result<(), StoreError> {
-        let to = self.flusher.flushed_to();
-        if to != self.saved_at {
-            self.marks.save(&self.flusher.watch(), &self.queues, &self.derived)?;
-            self.saved_at = to;
-        }
-        match disk_use(&self.store.dir).map(|disk| self.space.judge(&self.store, disk)) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) | Err(error) => tracing::warn!(%error, "the disk needs attention"),
-        }
-        Ok(())
-    }
-}
-
-fn work(mut flushing: Flushing, orders: &Receiver<Order>, poison: &Poison) -> Flushing {
+fn work(
+    mut flusher: LogFlusher,
+    orders: &Receiver<Order>,
+    interval: Duration,
+    poison: &Poison,
+) -> LogFlusher {
     let mut report_to = None;
     loop {
-        let mut is_idle = false;
-        match orders.recv_timeout(flushing.interval()) {
+        match orders.recv_timeout(interval) {
             Ok(Order::ReportTo(flush)) => report_to = Some(flush),
-            Ok(Order::Flush) => {}
-            Err(RecvTimeoutError::Timeout) => is_idle = true,
-            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return flushing,
+            Ok(Order::Flush) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return flusher,
         }
         // All orders that gathered meanwhile are served by one flush.
         for order in orders.try_iter() {
             match order {
                 Order::ReportTo(flush) => report_to = Some(flush),
                 Order::Flush => {}
-                Order::Stop => return flushing,
+                Order::Stop => return flusher,
             }
         }
         if poison.cause().is_none()
-            && let Err(error) = flushing.once(report_to.as_ref(), is_idle)
+            && let Err(error) = once(&mut flusher, report_to.as_ref())
         {
             poison.trip(format!("flush failed: {error}"));
+        }
+    }
+}
+
+/// Flushes the log and tells who waits.
+fn once(flusher: &mut LogFlusher, report_to: Option<&Addr<Flush>>) -> Result<(), StoreError> {
+    let before = flusher.flushed_to();
+    let to = flusher.flush()?;
+    if let Some(flush) = report_to.filter(|_| to > before) {
+        // A full mailbox only delays the answers until the next report or their deadline.
+        let _ = flush.try_send(Flushed { to });
+    }
+    Ok(())
+}
+
+/// Wakes the flushing thread whenever enough has been written, so that the kernel never has to.
+#[derive(Debug)]
+pub struct Nudge {
+    thread: FlushThread,
+    every_bytes: u64,
+    next_at: u64,
+}
+
+impl Nudge {
+    /// Wakes `thread` every `every_bytes`, counted from `from`.
+    pub fn new(thread: FlushThread, every_bytes: u64, from: u64) -> Nudge {
+        Nudge { thread, every_bytes, next_at: from.saturating_add(every_bytes) }
+    }
+
+    /// The log has been written up to `to`.
+    pub(crate) fn wrote(&mut self, to: u64) {
+        if to >= self.next_at {
+            self.next_at = to.saturating_add(self.every_bytes);
+            self.thread.wake();
         }
     }
 }

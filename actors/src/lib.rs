@@ -34,6 +34,7 @@ pub mod query;
 pub mod queue;
 pub mod rebalance;
 pub mod registrar;
+pub mod retention;
 pub mod router;
 pub mod saving;
 pub mod send;

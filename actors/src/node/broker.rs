@@ -8,13 +8,16 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use actix::{Actor, Addr, Arbiter};
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
 use troupemq_codec::message::properties::{CLUSTER, MSG_REGION, TRACE_ON, put_property};
-use troupemq_store::{Closing, FlushMode, IndexReader, LogReader, Opened, QueueTable, StoreConfig};
+use troupemq_store::{
+    Closing, FlushMode, IndexReader, LogFlusher, LogReader, Marks, Opened, QueueTable, StoreConfig,
+};
 
 use crate::cast::BrokerCast;
 use crate::cold_reader::ColdReaders;
@@ -22,7 +25,7 @@ use crate::commit_log::{CommitLog, ReleaseLog};
 use crate::config::{BrokerConfig, BrokerPart, NodeConfig};
 use crate::directory::Directory;
 use crate::dispatcher::{Dispatcher, ReleaseWriter};
-use crate::flush::{Flush, FlushThread, Flushing};
+use crate::flush::{Flush, FlushThread, Nudge};
 use crate::net::listener::{Listener, bind};
 use crate::node::naming::{self, Naming};
 use crate::node::people::{People, PeopleTables};
@@ -30,6 +33,7 @@ use crate::node::{NodeError, Stage};
 use crate::poison::Poison;
 use crate::queue::QueueArbiters;
 use crate::registrar::{Leave, Registrar};
+use crate::retention::{Retention, Upkeep};
 use crate::router::Served;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
@@ -47,8 +51,8 @@ pub(super) struct Running {
     registrar: Option<Addr<Registrar>>,
     commit_log: Addr<CommitLog>,
     dispatcher: Addr<Dispatcher>,
-    flush_thread: FlushThread,
-    flushing: JoinHandle<Flushing>,
+    retention: (Retention, JoinHandle<Marks>),
+    flushing: (FlushThread, JoinHandle<LogFlusher>),
     queues: QueueTable,
     people: Option<People>,
 }
@@ -98,6 +102,7 @@ fn own_ip() -> IpAddr {
 
 /// The parts of the store and the actors that own them.
 struct StoreCast {
+    retention: Retention,
     store: StoreConfig,
     log: LogReader,
     index: IndexReader,
@@ -115,37 +120,59 @@ fn start_store(
     broker: &BrokerConfig,
     (opened, watchdog): (Opened, &mut Watchdog),
 ) -> Result<StoreCast, NodeError> {
-    let Opened { log, reader, flusher, dispatch, queues, marks, space, config: store, .. } = opened;
+    let Opened { log, reader, flusher, dispatch, queues, marks, keeper, config: store, .. } = opened;
     let thread = |name| move |cause| NodeError::Thread { name, cause };
     let (poison, clock) = (stage.poison.clone(), config.clock.clone());
 
     stage.enter("ColdReaders");
     let cold = ColdReaders::start(&reader, &poison).map_err(thread("cold-reader"))?;
-    let parts =
-        Flushing::new((flusher, marks), queues.clone(), dispatch.flusher().clone(), space, store.clone());
-    let (flush_thread, flushing) = FlushThread::start(parts, poison.clone()).map_err(thread("flusher"))?;
+    let upkeep = Upkeep {
+        marks,
+        log: flusher.watch(),
+        queues: queues.clone(),
+        derived: dispatch.flusher().clone(),
+        keeper,
+        config: store.clone(),
+        clock: clock.clone(),
+    };
+    stage.enter("Retention");
+    let retention = Retention::start(upkeep, poison.clone()).map_err(thread("retention"))?;
+    let interval = Duration::from_millis(u64::from(store.flush_interval_ms));
+    let flushing = FlushThread::start(flusher, interval, poison.clone()).map_err(thread("flusher"))?;
     stage.enter("Flush");
-    let flush = Flush::new(flush_thread.clone(), clock.clone(), broker.sync_flush_timeout).start();
+    let flush = Flush::new(flushing.0.clone(), clock.clone(), broker.sync_flush_timeout).start();
     stage.enter("Dispatcher");
     let waits = (store.flush == FlushMode::Sync).then(|| flush.clone());
     let index = dispatch.index().clone();
     let dispatcher = Dispatcher::new(dispatch, waits, poison.clone()).start();
     stage.enter("CommitLog");
-    let commit_log = CommitLog::new(log, clock, dispatcher.clone(), poison).start();
+    let nudge = Nudge::new(flushing.0.clone(), store.flush_bytes, reader.wrote_to());
+    let commit_log = CommitLog::new(log, clock, dispatcher.clone(), nudge, poison).start();
 
     watchdog.watch("Flush", flush.clone());
     watchdog.watch("Dispatcher", dispatcher.clone());
     watchdog.watch("CommitLog", commit_log.clone());
+    let handle = retention.0.clone();
     stage.broker = Some(Running {
         registrar: None,
         commit_log: commit_log.clone(),
         dispatcher: dispatcher.clone(),
-        flush_thread,
+        retention,
         flushing,
         queues: queues.clone(),
         people: None,
     });
-    Ok(StoreCast { store, log: reader, index, queues, cold, flush, dispatcher, commit_log })
+    Ok(StoreCast {
+        retention: handle,
+        store,
+        log: reader,
+        index,
+        queues,
+        cold,
+        flush,
+        dispatcher,
+        commit_log,
+    })
 }
 
 /// What the actors of a broker stand on beside its store.
@@ -199,6 +226,7 @@ fn start(
         commit_log: below.commit_log,
         dispatcher: below.dispatcher,
         flush: below.flush,
+        retention: below.retention,
         clock,
         advertised,
         directory,
@@ -242,19 +270,20 @@ impl Running {
         let gone = |part| move |_| NodeError::Incomplete { part };
         let log = self.commit_log.send(ReleaseLog).await.map_err(gone("CommitLog"));
         let dispatch = self.dispatcher.send(ReleaseWriter).await.map_err(gone("Dispatcher"));
-        self.flush_thread.stop();
-        let flushing = self.flushing.join().map_err(|_| NodeError::Incomplete { part: "flusher" });
+        self.retention.0.stop();
+        self.flushing.0.stop();
+        let marks = self.retention.1.join().map_err(|_| NodeError::Incomplete { part: "retention" });
+        let flusher = self.flushing.1.join().map_err(|_| NodeError::Incomplete { part: "flusher" });
         if poison.cause().is_some() {
             return Ok(());
         }
         let missing = |part| NodeError::Incomplete { part };
-        let (flusher, marks) = flushing?.into_parts();
         troupemq_store::close(Closing {
             log: log?.ok_or(missing("CommitLog"))?,
-            flusher,
+            flusher: flusher?,
             dispatch: dispatch?.ok_or(missing("Dispatcher"))?,
             queues: self.queues,
-            marks,
+            marks: marks?,
         })?;
         saved
     }

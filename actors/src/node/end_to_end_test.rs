@@ -378,6 +378,22 @@ fn a_killed_nodes_store_keeps_what_was_acknowledged() {
     assert_eq!(count, 50);
 }
 
+#[test]
+fn the_checkpoint_is_saved_while_the_log_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().unwrap().store.flush = FlushMode::Sync;
+    let node = Node::start(config).unwrap();
+    let mut client = Client::of(&node);
+    let read = || std::fs::read(dir.path().join("checkpoint")).unwrap_or_default();
+    let before = read();
+    let sends = (0..100_000).take_while(|_| {
+        stored(&client.produce("Steady", 0, b"x", ""));
+        read() == before
+    });
+    assert!(sends.count() < 100_000, "no checkpoint was saved");
+}
+
 fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
