@@ -124,6 +124,8 @@ pub struct ConsumeQueue {
     end: AtomicU64,
     /// Position in the log behind the last record that has a unit.
     log_end: AtomicU64,
+    /// Log offset of the record at the minimum, plus one; 0 = not known, the file tells.
+    min_log: AtomicU64,
     /// Byte position up to which the files were forced to the disk.
     flushed: AtomicU64,
     removed: AtomicBool,
@@ -146,6 +148,7 @@ impl ConsumeQueue {
             next_offset: AtomicI64::new(0),
             end: AtomicU64::new(0),
             log_end: AtomicU64::new(0),
+            min_log: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             removed: AtomicBool::new(false),
             extension: OnceLock::new(),

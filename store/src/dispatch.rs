@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use troupemq_codec::filter::tags_code_of;
-use troupemq_codec::message::properties::{DELAY, INNER_NUM, KEYS, TAGS, UNIQ_KEY};
+use troupemq_codec::message::properties::{DELAY, INNER_NUM, TAGS};
 use troupemq_codec::message::{RecordView, sys_flag};
 
 use self::delay_levels::DelayLevels;
@@ -122,9 +122,10 @@ impl DispatchWriter {
         for record in stored.iter().filter(|record| record.advance > 0) {
             self.put_unit(record, batch.bytes_of(record))?;
         }
-        for record in stored {
+        let indexed = if self.index.is_some() { stored } else { &[] };
+        for record in indexed {
             let Some(seen) = Glance::at(batch.bytes_of(record)) else { continue };
-            let [unique_key, keys] = seen.properties.pick([UNIQ_KEY, KEYS]);
+            let [unique_key, keys] = glance::keys(seen.properties);
             let (log_offset, store_timestamp_ms) = (record.log_offset, seen.store_timestamp_ms);
             let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
             self.put_keys(&record.queue, seen.sys_flag, &keys)?;
@@ -144,7 +145,7 @@ impl DispatchWriter {
         if matches!(put, Put::Gap { .. }) {
             return Ok(put);
         }
-        let [unique_key, keys] = record.properties().pick([UNIQ_KEY, KEYS]);
+        let [unique_key, keys] = glance::keys(record.properties().as_bytes());
         let store_timestamp_ms = record.store_timestamp_ms();
         let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
         self.put_keys(&queue, record.sys_flag(), &keys)?;

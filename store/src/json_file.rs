@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use troupemq_codec::CodecError;
-use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::loose_json::from_loose_trusted;
 
 use crate::error::StoreError;
 
@@ -37,7 +37,7 @@ impl JsonFile {
     ///
     /// Fails if only a damaged old generation is left: to go on without it would lose what it held.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
-        self.load_with(from_loose)
+        self.load_with(from_loose_trusted)
     }
 
     /// Same, with a reader of the caller's.

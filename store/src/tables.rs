@@ -36,7 +36,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use troupemq_codec::group::SubscriptionGroupTable;
-use troupemq_codec::loose_json::{from_loose, to_fastjson, to_standard};
+use troupemq_codec::loose_json::{from_loose_trusted, to_fastjson, to_standard};
 use troupemq_codec::request::{ConsumerOffsetTable, DelayOffsetTable, RequestModeTable};
 use troupemq_codec::topic::TopicConfigTable;
 
@@ -91,7 +91,8 @@ impl<T: Table> TableFile<T> {
     /// Fails if only a damaged generation is left.
     pub fn open(store_dir: &Path) -> Result<(TableFile<T>, T), StoreError> {
         let file = JsonFile::at(store_dir.join(FOLDER).join(T::FILE));
-        let both = file.load_with(|bytes| Ok((from_loose::<T>(bytes)?, from_loose::<Value>(bytes)?)))?;
+        let both = file
+            .load_with(|bytes| Ok((from_loose_trusted::<T>(bytes)?, from_loose_trusted::<Value>(bytes)?)))?;
         let (table, unknown) = match both {
             Some((table, raw)) => {
                 let unknown = Unknown::of(&raw, &to_value(&table), T::DERIVED);

@@ -60,6 +60,7 @@ impl ConsumeQueue {
     /// Forgets all units, so that the queue begins anew with whatever comes. For recovery alone.
     pub(crate) fn reset(&self) -> Result<(), StoreError> {
         self.files.retain(|_| false)?;
+        self.min_log.store(0, Ordering::Relaxed);
         self.end.store(0, Ordering::Release);
         self.log_end.store(0, Ordering::Release);
         self.max_offset.store(0, Ordering::Release);

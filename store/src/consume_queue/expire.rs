@@ -16,6 +16,9 @@ use crate::error::StoreError;
 impl ConsumeQueue {
     /// Moves the minimum to the first message whose record is not before `log_min`.
     pub(crate) fn correct_min(&self, log_min: u64) -> Result<(), StoreError> {
+        if self.min_log.load(Ordering::Relaxed) > log_min {
+            return Ok(());
+        }
         let bytes = self.kind().unit_bytes();
         let Some(first) = self.first_byte() else { return Ok(()) };
         let end = self.end.load(Ordering::Acquire) / bytes;
@@ -25,10 +28,11 @@ impl ConsumeQueue {
         };
         let first = first / bytes;
         let index = if is_alive(first) { first } else { search(first, end, is_alive) };
-        let min = match self.peek(index * bytes)? {
-            Found::Unit(unit) => unit.queue_offset,
-            _ => self.max_offset(),
+        let (min, min_log) = match self.peek(index * bytes)? {
+            Found::Unit(unit) => (unit.queue_offset, unit.log_offset + 1),
+            _ => (self.max_offset(), 0),
         };
+        self.min_log.store(min_log, Ordering::Relaxed);
         self.min_offset.fetch_max(min, Ordering::AcqRel);
         Ok(())
     }

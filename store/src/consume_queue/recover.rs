@@ -17,9 +17,13 @@ use super::files::QueueFile;
 use super::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
 use super::{ConsumeQueue, QueueKind, Unit};
 use crate::error::StoreError;
+use crate::mmap::PAGE_BYTES;
 
-/// Units read at once while looking for the end.
-const CHUNK_UNITS: u64 = 3_000;
+/// Units read at once while looking for the end: few at first, as most queues are short, then more.
+const CHUNK_UNITS_MIN: u64 = 80;
+const CHUNK_UNITS_MAX: u64 = 8_000;
+/// Bytes of the front that are read with the first look at a file.
+const FRONT_BYTES: u64 = 4_000;
 /// Files at the end of a queue whose units are all looked at after an unclean stop.
 const FILES_LOOKED_AT: usize = 3;
 
@@ -40,25 +44,63 @@ pub(super) enum Found {
     Unit(Unit),
 }
 
+/// A file that is looked at without a map; its front is read at once.
+struct Look {
+    disk: File,
+    start: u64,
+    end: u64,
+    front: Vec<u8>,
+}
+
+impl Look {
+    fn at(file: &QueueFile) -> Result<Look, StoreError> {
+        let disk = file.open()?;
+        let len = (file.end() - file.start()).min(FRONT_BYTES);
+        let mut front = vec![0; usize::try_from(len).expect("the front is small")];
+        disk.read_exact_at(&mut front, 0).map_err(StoreError::io("read", file.path()))?;
+        Ok(Look { disk, start: file.start(), end: file.end(), front })
+    }
+
+    fn holds(&self, position: u64) -> bool {
+        (self.start..self.end).contains(&position)
+    }
+}
+
 impl ConsumeQueue {
     /// Finds the end of the queue and publishes minimum, maximum and next offset.
     pub(crate) fn recover(&self, trust: Trust) -> Result<(), StoreError> {
         let list = self.files.list().to_vec();
         let Some(first) = list.first() else { return Ok(()) };
-        let end = match trust {
+        let begin = first.start();
+        let (end, last_look) = match trust {
             Trust::Clean => self.end_by_search(&list)?,
-            Trust::Unclean => self.end_by_scan(&list)?,
+            Trust::Unclean => (self.end_by_scan(&list)?, Look::at(first)?),
         };
-        let min = match self.found_in(first, first.start())? {
-            Found::Unit(unit) if first.start() < end => unit.queue_offset,
-            _ => self.offset_at(first.start()),
+        let first_look = if last_look.start == begin { None } else { Some(Look::at(first)?) };
+        let found = self.found(first_look.as_ref().unwrap_or(&last_look), begin);
+        let min = match found.map_err(StoreError::io("read", first.path()))? {
+            Found::Unit(unit) if begin < end => {
+                self.min_log.store(unit.log_offset + 1, Ordering::Relaxed);
+                unit.queue_offset
+            }
+            _ => self.offset_at(begin),
         };
         self.min_offset.store(min, Ordering::Release);
         if trust == Trust::Unclean {
             return self.cut(end);
         }
-        self.files.retain(|file| file.start() < end || file.start() == first.start())?;
-        self.publish_end(end)
+        if list.last().is_some_and(|last| last.start() >= end) {
+            self.files.retain(|file| file.start() < end || file.start() == begin)?;
+        }
+        let last = end.checked_sub(self.kind().unit_bytes()).filter(|last| *last >= begin);
+        match last {
+            Some(last) if last_look.holds(last) => {
+                let found = self.found(&last_look, last).map_err(StoreError::io("read", first.path()))?;
+                self.publish(end, found);
+                Ok(())
+            }
+            _ => self.publish_end(end),
+        }
     }
 
     /// Cuts all units whose record reaches beyond the end of the log.
@@ -103,22 +145,27 @@ impl ConsumeQueue {
         self.files.list().first().map(|file| file.start())
     }
 
-    /// The end, if everything in front of it was written: where the zeros begin.
-    fn end_by_search(&self, list: &[Arc<QueueFile>]) -> Result<u64, StoreError> {
+    /// The end, if everything in front of it was written: where the zeros begin. Also a look at its file.
+    fn end_by_search(&self, list: &[Arc<QueueFile>]) -> Result<(u64, Look), StoreError> {
         let bytes = self.kind().unit_bytes();
-        let mut end = 0;
-        for file in list.iter().rev() {
-            let disk = file.open()?;
+        let (first, rest) = list.split_first().expect("a queue that is recovered has a file");
+        for file in rest.iter().rev().chain([first]) {
+            let look = Look::at(file)?;
             let is_empty = |index: u64| {
-                let at = index * bytes;
-                self.read(&disk, at, file.start() + at).is_ok_and(|found| found == Found::Nothing)
+                let found = self.found(&look, file.start() + index * bytes);
+                found.is_ok_and(|found| found == Found::Nothing)
             };
-            end = file.start() + search(0, (file.end() - file.start()) / bytes, is_empty) * bytes;
-            if end > file.start() {
-                break;
+            // Most queues end within what was read at once.
+            let units = (file.end() - file.start()) / bytes;
+            let near = (look.front.len() as u64 / bytes).min(units);
+            let ends_near = near > 0 && is_empty(near - 1);
+            let (from, to) = if ends_near { (0, near - 1) } else { (near, units) };
+            let end = file.start() + search(from, to, is_empty) * bytes;
+            if end > file.start() || file.start() == first.start() {
+                return Ok((end, look));
             }
         }
-        Ok(end)
+        unreachable!("the first file ends the search")
     }
 
     /// The end, if pages may be missing: every unit near the end is looked at.
@@ -146,12 +193,14 @@ impl ConsumeQueue {
         let disk = file.open()?;
         let bytes = self.kind().unit_bytes();
         let mut chunk = Vec::new();
+        let mut chunk_units = CHUNK_UNITS_MIN;
         let mut position = file.start();
         while position < file.end() {
-            let len = (CHUNK_UNITS * bytes).min(file.end() - position);
+            let len = (chunk_units * bytes).min(file.end() - position);
             chunk.resize(usize::try_from(len).expect("a chunk is small"), 0);
             let at = position - file.start();
             disk.read_exact_at(&mut chunk, at).map_err(StoreError::io("read", file.path()))?;
+            chunk_units = (chunk_units * 10).min(CHUNK_UNITS_MAX);
             for unit in chunk.chunks_exact(usize::try_from(bytes).expect("a unit is small")) {
                 match self.parse(unit, position) {
                     Found::PreBlank if before.is_none() => {}
@@ -167,6 +216,7 @@ impl ConsumeQueue {
     /// Ends the queue at a byte position: what is behind it goes.
     fn cut(&self, end: u64) -> Result<(), StoreError> {
         let Some(first) = self.first_byte() else { return Ok(()) };
+        self.min_log.store(0, Ordering::Relaxed);
         // The first file stays, even empty: its name keeps the offset.
         self.files.retain(|file| file.start() < end || (file.start() == first && first > 0))?;
         if let Some(file) = self.files.list().last().filter(|file| end < file.end()) {
@@ -178,12 +228,19 @@ impl ConsumeQueue {
     /// Publishes the numbers that follow from the end of the queue.
     fn publish_end(&self, end: u64) -> Result<(), StoreError> {
         self.end.store(end, Ordering::Release);
-        self.flushed.store(end, Ordering::Relaxed);
         let first = self.first_byte().unwrap_or(end);
         let last = match end.checked_sub(self.kind().unit_bytes()).filter(|last| *last >= first) {
             Some(last) => self.peek(last)?,
             None => Found::Nothing,
         };
+        self.publish(end, last);
+        Ok(())
+    }
+
+    /// Same, with the last unit at hand.
+    fn publish(&self, end: u64, last: Found) {
+        self.end.store(end, Ordering::Release);
+        self.flushed.store(end, Ordering::Relaxed);
         let (max, log_end) = match last {
             Found::Unit(unit) => (unit.next_offset(), unit.log_end()),
             _ => (self.offset_at(end), 0),
@@ -192,7 +249,6 @@ impl ConsumeQueue {
         self.min_offset.fetch_min(max, Ordering::AcqRel);
         self.max_offset.store(max, Ordering::Release);
         self.next_offset.store(max, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Queue offset that belongs to a byte position where no unit tells it.
@@ -212,14 +268,23 @@ impl ConsumeQueue {
             return Ok(self.parse(unit, position));
         }
         let disk = file.open()?;
-        self.read(&disk, at, position).map_err(StoreError::io("read", file.path()))
-    }
-
-    fn read(&self, disk: &File, at: u64, position: u64) -> std::io::Result<Found> {
         let mut bytes = [0; BATCH_UNIT_BYTES];
         let unit = &mut bytes[..usize::try_from(self.kind().unit_bytes()).expect("a unit is small")];
-        disk.read_exact_at(unit, at)?;
+        disk.read_exact_at(unit, at).map_err(StoreError::io("read", file.path()))?;
         Ok(self.parse(unit, position))
+    }
+
+    /// What stands at a position of the file that is looked at.
+    fn found(&self, look: &Look, position: u64) -> std::io::Result<Found> {
+        let at = position - look.start;
+        let bytes = usize::try_from(self.kind().unit_bytes()).expect("a unit is small");
+        let near = usize::try_from(at).ok().and_then(|at| look.front.get(at..at + bytes));
+        if let Some(unit) = near {
+            return Ok(self.parse(unit, position));
+        }
+        let mut unit = [0; BATCH_UNIT_BYTES];
+        look.disk.read_exact_at(&mut unit[..bytes], at)?;
+        Ok(self.parse(&unit[..bytes], position))
     }
 
     /// Reads the unit of the position from its bytes.
@@ -255,9 +320,30 @@ fn clear(file: &QueueFile, at: u64) -> Result<(), StoreError> {
         map.write(at, &vec![0; map.len() - at]);
         return Ok(());
     }
-    let disk =
-        OpenOptions::new().write(true).open(file.path()).map_err(StoreError::io("open", file.path()))?;
+    let disk = OpenOptions::new().read(true).write(true).open(file.path());
+    let disk = disk.map_err(StoreError::io("open", file.path()))?;
+    if is_clear(&disk, at, file.end() - file.start()).map_err(StoreError::io("read", file.path()))? {
+        return Ok(());
+    }
     let full = file.end() - file.start();
     disk.set_len(at).map_err(StoreError::io("cut", file.path()))?;
     disk.set_len(full).map_err(StoreError::io("size", file.path()))
+}
+
+/// Whether all bytes from `at` to `end` are zero. May say no where they are, never yes where they are not.
+fn is_clear(disk: &File, at: u64, end: u64) -> std::io::Result<bool> {
+    let near = at.saturating_add(1).next_multiple_of(PAGE_BYTES as u64).min(end);
+    let mut rest = vec![0; usize::try_from(near - at).expect("less than a page")];
+    disk.read_exact_at(&mut rest, at)?;
+    if rest.iter().any(|byte| *byte != 0) {
+        return Ok(false);
+    }
+    if near == end {
+        return Ok(true);
+    }
+    // The file system knows where it has blocks; behind the end of a queue it has none.
+    match rustix::fs::seek(disk, rustix::fs::SeekFrom::Data(near)) {
+        Err(rustix::io::Errno::NXIO) => Ok(true),
+        _ => Ok(false),
+    }
 }

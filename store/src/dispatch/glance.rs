@@ -3,15 +3,16 @@
 //! Invariants:
 //! - nothing is read beyond the record: lengths that do not fit answer nothing.
 
+use troupemq_codec::message::properties::PAIR_END;
 use troupemq_codec::message::record::MAGIC_V2;
-use troupemq_codec::message::{PropertiesView, sys_flag};
+use troupemq_codec::message::sys_flag;
 
 /// What dispatching wants to know of a record besides its unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Glance<'a> {
     pub(crate) sys_flag: i32,
     pub(crate) store_timestamp_ms: i64,
-    pub(crate) properties: PropertiesView<'a>,
+    pub(crate) properties: &'a [u8],
 }
 
 impl<'a> Glance<'a> {
@@ -31,8 +32,30 @@ impl<'a> Glance<'a> {
             _ => (1, usize::from(*rest.first()?)),
         };
         let properties = rest.get(topic_at + topic + 2..)?;
-        Some(Glance { sys_flag, store_timestamp_ms, properties: PropertiesView(properties) })
+        Some(Glance { sys_flag, store_timestamp_ms, properties })
     }
+}
+
+/// The unique key and the keys of property text: `UNIQ_KEY` and `KEYS`, of each the last value. One search for
+/// the ends of the pairs, and no look at what lies between.
+#[inline]
+pub(crate) fn keys(properties: &[u8]) -> [Option<&str>; 2] {
+    let (mut unique_key, mut keys) = (None, None);
+    let mut start = 0;
+    let ends = memchr::memchr_iter(PAIR_END, properties).chain([properties.len()]);
+    for end in ends {
+        let pair = properties.get(start..end).unwrap_or_default();
+        start = end + 1;
+        let (value, of) = match pair.first() {
+            Some(b'U') => (pair.strip_prefix(b"UNIQ_KEY\x01"), &mut unique_key),
+            Some(b'K') => (pair.strip_prefix(b"KEYS\x01"), &mut keys),
+            _ => continue,
+        };
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            *of = std::str::from_utf8(value).ok();
+        }
+    }
+    [unique_key, keys]
 }
 
 #[inline]
@@ -69,12 +92,27 @@ mod tests {
             let whole = RecordView::parse(&bytes).unwrap();
             let glance = Glance::at(&bytes).unwrap();
             assert_eq!((glance.sys_flag, glance.store_timestamp_ms), (whole.sys_flag(), 10));
-            assert_eq!(glance.properties, whole.properties());
+            assert_eq!(glance.properties, whole.properties().as_bytes());
             for len in 0..bytes.len() {
                 if let Some(part) = Glance::at(&bytes[..len]) {
-                    assert!(part.properties.as_bytes().len() < glance.properties.as_bytes().len());
+                    assert!(part.properties.len() < glance.properties.len());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn keys_are_those_of_a_whole_read() {
+        for text in [
+            "",
+            "KEYS\u{1}a b\u{2}UNIQ_KEY\u{1}u\u{2}",
+            "UNIQ_KEY\u{1}own\u{2}KEYS\u{1}\u{2}UNIQ_KEY\u{1}of the batch",
+            "XKEYS\u{1}a\u{2}KEYSX\u{1}b\u{2}KEYS\u{2}UNIQ_KEY\u{1}",
+            "KEYS\u{1}a\u{1}b\u{2}\u{2}KEYS\u{1}\u{2}",
+            "WAIT\u{1}true\u{2}KEYS\u{1}订单\u{2}",
+        ] {
+            let view = troupemq_codec::message::PropertiesView(text.as_bytes());
+            assert_eq!(keys(text.as_bytes()), view.pick(["UNIQ_KEY", "KEYS"]), "{text:?}");
         }
     }
 }

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use troupemq_codec::loose_json::from_loose;
+
 use super::*;
 use crate::testing::{GOLDEN_SETS, GoldenStore};
 

@@ -1,0 +1,145 @@
+//! How fast units and index entries are written, and what many queues cost.
+//!
+//! `cargo bench --bench dispatch` prints the time of a message with and without the index, at first and
+//! later, then the time and memory of a start with 40,000 queues.
+//!
+//! Invariants:
+//! - every message has a unique key of its own, as clients send it, and stands in one of 8 queues.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use troupemq_codec::message::{NewRecord, fill_holes};
+use troupemq_store::commit_log::Appended;
+use troupemq_store::consume_queue::Trust;
+use troupemq_store::index::Durable;
+use troupemq_store::{
+    AppendBatch, Clock, ConsumeQueue, DispatchWriter, QueueTable, StoreConfig, SystemClock,
+};
+
+const BATCH: usize = 64;
+const BATCHES: usize = 10_000;
+const QUEUES: usize = 8;
+const TOPICS: usize = 10_000;
+const TOPIC: &str = "BenchmarkTopic01";
+
+fn main() {
+    let clock = SystemClock::new();
+    let mut out = std::io::stdout().lock();
+    for index_enabled in [false, true] {
+        for _ in 0..3 {
+            let [fresh, warm] = dispatch(&clock, index_enabled);
+            writeln!(out, "index {index_enabled}: {fresh:.1} ns/message, later {warm:.1}")
+                .expect("the terminal takes a line");
+        }
+    }
+    if std::env::args().any(|argument| argument == "units") {
+        return;
+    }
+    let before = resident_kib();
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let config = StoreConfig::in_dir(dir.path());
+    let started = clock.nanos();
+    let table = QueueTable::load(&config).expect("an empty store");
+    for topic in 0..TOPICS {
+        for queue in 0..4 {
+            table.open_or_create(&format!("Topic{topic:05}"), queue).expect("a queue");
+        }
+    }
+    report(&mut out, "40,000 queues nobody wrote", clock.nanos() - started, before);
+    written(&clock, &mut out, dir.path());
+}
+
+/// Nanoseconds for a message, in the first and in the second half of the run.
+fn dispatch(clock: &SystemClock, index_enabled: bool) -> [f64; 2] {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let config = StoreConfig { index_enabled, ..StoreConfig::in_dir(dir.path()) };
+    let table = QueueTable::load(&config).expect("an empty store");
+    let queues: Vec<_> = (0..8).map(|id| table.open_or_create(TOPIC, id).expect("a queue")).collect();
+    let mut writer = DispatchWriter::open(&config, table, Durable::Everything).expect("a dispatcher");
+    let mut log_offset = 0;
+    let mut spent = [Vec::with_capacity(BATCHES), Vec::with_capacity(BATCHES)];
+    for number in 0..2 * BATCHES {
+        let (batch, appended) = batch(&queues, number * BATCH, log_offset);
+        log_offset = appended.to;
+        let started = clock.nanos();
+        writer.dispatch(&batch, &appended).expect("the records follow each other");
+        spent[number / BATCHES].push(clock.nanos() - started);
+    }
+    // The median of the batches: other programs of the machine do not count.
+    spent.map(|mut nanos| {
+        nanos.sort_unstable();
+        nanos[BATCHES / 2] as f64 / BATCH as f64
+    })
+}
+
+/// A batch as the log leaves it.
+fn batch(queues: &[Arc<ConsumeQueue>], first: usize, log_offset: u64) -> (AppendBatch, Appended) {
+    let host = std::net::SocketAddr::from(([127, 0, 0, 1], 10_911));
+    let mut batch = AppendBatch::default();
+    for number in first..first + BATCH {
+        let properties = format!(
+            "UNIQ_KEY\x017F00000177EA4E0E2F2A9399{number:08X}\x02WAIT\x01true\x02TAGS\x01TagA\x02\
+             CLUSTER\x01DefaultCluster\x02MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"
+        );
+        let start = batch.bytes.len();
+        let record = NewRecord {
+            topic: TOPIC,
+            queue_id: 0,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp_ms: 1,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_log_offset: 0,
+            body: &[7; 100],
+            properties: &[properties.as_bytes()],
+        };
+        record.encode(&mut batch.bytes).expect("the record is short");
+        batch.push(start, Arc::clone(&queues[number % QUEUES]), 1, 2_598_919);
+    }
+    for (index, record) in batch.records.iter_mut().enumerate() {
+        record.log_offset = log_offset + u64::from(record.start);
+        record.queue_offset = ((first + index) / QUEUES) as i64;
+        let bytes = &mut batch.bytes[record.start as usize..record.end()];
+        fill_holes(bytes, record.queue_offset, record.log_offset as i64, 1_795_969_000_000);
+    }
+    let (to, records) = (log_offset + batch.bytes.len() as u64, batch.records.len());
+    (batch, Appended { from: log_offset, to, records, refused: None })
+}
+
+/// Writes one unit to each of 40,000 queues and starts with them.
+fn written(clock: &SystemClock, out: &mut impl Write, dir: &Path) {
+    let unit = [0_u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 1];
+    for topic in 0..TOPICS {
+        for queue in 0..4 {
+            let folder = dir.join(format!("consumequeue/Topic{topic:05}/{queue}"));
+            std::fs::create_dir_all(&folder).expect("a folder can be made");
+            let path = folder.join("00000000000000000000");
+            let file = std::fs::File::create(path).expect("a file can be made");
+            (&file).write_all(&unit).expect("a unit can be written");
+            file.set_len(6_000_000).expect("the file can be sized");
+        }
+    }
+    for trust in [Trust::Clean, Trust::Unclean] {
+        let before = resident_kib();
+        let started = clock.nanos();
+        let table = QueueTable::load(&StoreConfig::in_dir(dir)).expect("the queues are sound");
+        table.recover(trust).expect("the queues can be read");
+        table.correct_min(0).expect("the queues can be read");
+        report(out, &format!("start with 40,000 written queues, {trust:?}"), clock.nanos() - started, before);
+    }
+}
+
+fn report(out: &mut impl Write, what: &str, nanos: u64, before_kib: u64) {
+    let (ms, kib) = (nanos / 1_000_000, resident_kib().saturating_sub(before_kib));
+    writeln!(out, "{what}: {ms} ms, {kib} KiB").expect("the terminal takes a line");
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
