@@ -12,6 +12,8 @@ mod rebuild;
 
 #[cfg(test)]
 mod golden_test;
+#[cfg(test)]
+mod rebuild_test;
 
 use std::fmt;
 use std::sync::Arc;

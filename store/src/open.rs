@@ -304,16 +304,16 @@ fn go_on_at_the_end(queues: &QueueTable) {
     }
 }
 
-/// Number of queues and the sum of their ends.
+/// Number of queues and the sum of the messages that can be read from them.
 fn totals(queues: &QueueTable) -> (u64, u64) {
     let mut count = 0;
     let mut units = 0;
     for topic in queues.topics() {
         for queue in queues.of_topic(&topic) {
             // A queue without a message has no file to be missed.
-            let end = u64::try_from(queue.max_offset()).unwrap_or_default();
-            count += u64::from(end > 0);
-            units += end;
+            let (min, max) = (queue.min_offset(), queue.max_offset());
+            count += u64::from(max > 0);
+            units += u64::try_from(max - min).unwrap_or_default();
         }
     }
     (count, units)

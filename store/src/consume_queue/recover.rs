@@ -67,14 +67,24 @@ impl Look {
 }
 
 impl ConsumeQueue {
-    /// Finds the end of the queue and publishes minimum, maximum and next offset.
-    pub(crate) fn recover(&self, trust: Trust) -> Result<(), StoreError> {
+    /// Finds the end of the queue and publishes minimum, maximum and next offset. Answers whether what is in
+    /// front of the end looks whole; if not, the queue is empty now.
+    pub(crate) fn recover(&self, trust: Trust) -> Result<bool, StoreError> {
         let list = self.files.list().to_vec();
+        if trust == Trust::Unclean && self.is_hollow(&list)? {
+            self.reset()?;
+            return Ok(false);
+        }
+        self.find_end(trust, &list)?;
+        Ok(true)
+    }
+
+    fn find_end(&self, trust: Trust, list: &[Arc<QueueFile>]) -> Result<(), StoreError> {
         let Some(first) = list.first() else { return Ok(()) };
         let begin = first.start();
         let (end, last_look) = match trust {
-            Trust::Clean => self.end_by_search(&list)?,
-            Trust::Unclean => (self.end_by_scan(&list)?, Look::at(first)?),
+            Trust::Clean => self.end_by_search(list)?,
+            Trust::Unclean => (self.end_by_scan(list)?, Look::at(first)?),
         };
         let first_look = if last_look.start == begin { None } else { Some(Look::at(first)?) };
         let found = self.found(first_look.as_ref().unwrap_or(&last_look), begin);
@@ -143,6 +153,28 @@ impl ConsumeQueue {
     /// First byte of the queue that has a file.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.files.list().first().map(|file| file.start())
+    }
+
+    /// Cuts the unit of a readable message and all behind it.
+    pub(crate) fn cut_from(&self, queue_offset: i64) -> Result<(), StoreError> {
+        match self.position_of(queue_offset) {
+            Some(position) if self.first_byte().is_some_and(|first| first < position) => self.cut(position),
+            _ => self.reset(),
+        }
+    }
+
+    /// Whether a file that must be full has no unit at one of its ends.
+    fn is_hollow(&self, list: &[Arc<QueueFile>]) -> Result<bool, StoreError> {
+        for file in list.iter().rev().skip(FILES_LOOKED_AT) {
+            let look = Look::at(file)?;
+            for position in [file.start(), file.end() - self.kind().unit_bytes()] {
+                let found = self.found(&look, position).map_err(StoreError::io("read", file.path()))?;
+                if found == Found::Nothing {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The end, if everything in front of it was written: where the zeros begin. Also a look at its file.

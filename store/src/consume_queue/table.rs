@@ -131,7 +131,13 @@ impl QueueTable {
     /// Finds the end of every queue. Answers the highest position in the log that some queue knows: nothing
     /// if there is no unit at all.
     pub fn recover(&self, trust: Trust) -> Result<Option<u64>, StoreError> {
-        self.each(|queue| queue.recover(trust))?;
+        self.each(|queue| {
+            if !queue.recover(trust)? {
+                tracing::warn!(topic = %queue.topic(), queue_id = queue.queue_id(), "queue has lost units");
+                self.shared.damaged.store(true, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
         Ok(self.log_end())
     }
 
@@ -235,7 +241,7 @@ impl QueueTable {
                 }
             }
         }
-        if let Some(file_bytes) = usual_size(&found) {
+        if let Some(file_bytes) = usual_size(&found, folder.kind.unit_bytes()) {
             folder.file_bytes.store(file_bytes, Ordering::Relaxed);
         }
         found.into_iter().try_for_each(|queue| self.load_queue(folder, queue))
@@ -268,10 +274,14 @@ struct FoundQueue {
     files: Vec<SegmentFile>,
 }
 
-/// The size that most files have; the store's own, whatever the configuration says of new stores.
-fn usual_size(found: &[FoundQueue]) -> Option<u64> {
+/// The size that most files have; the store's own, whatever the configuration says of new stores. A size that
+/// does not fit units or the file's own name is damage.
+fn usual_size(found: &[FoundQueue], unit_bytes: u64) -> Option<u64> {
     let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
-    for file in found.iter().flat_map(|queue| &queue.files) {
+    let fits = |file: &&SegmentFile| {
+        file.len > 0 && file.len.is_multiple_of(unit_bytes) && file.start.is_multiple_of(file.len)
+    };
+    for file in found.iter().flat_map(|queue| &queue.files).filter(fits) {
         *sizes.entry(file.len).or_default() += 1;
     }
     sizes.into_iter().max_by_key(|(_, files)| *files).map(|(size, _)| size)

@@ -5,9 +5,9 @@
 //! - a lack that reaches back before the given start is made good from the beginning of the log;
 //! - a record that no queue can take is passed over, it never stops the start.
 
-use troupemq_codec::message::RecordView;
+use troupemq_codec::message::{RecordView, sys_flag};
 
-use super::DispatchWriter;
+use super::{DispatchWriter, SCHEDULE_TOPIC};
 use crate::consume_queue::{ConsumeQueue, Put, Unit};
 use crate::error::StoreError;
 use crate::reader::LogReader;
@@ -105,7 +105,9 @@ impl DispatchWriter {
             return Err(Left::Gap);
         }
         match self.dispatch_record(record)? {
-            Put::Appended | Put::Known => Ok(()),
+            Put::Appended => Ok(()),
+            Put::Known if self.agrees(&queue, record) => Ok(()),
+            Put::Known => self.mend(&queue, record, is_whole),
             Put::Gap { .. } if !is_whole => Err(Left::Gap),
             Put::Gap { .. } => {
                 queue.bridge(record.queue_offset())?;
@@ -113,6 +115,37 @@ impl DispatchWriter {
                 Ok(())
             }
         }
+    }
+}
+
+impl DispatchWriter {
+    /// Whether the unit of the record is what the record asks for.
+    fn agrees(&self, queue: &ConsumeQueue, record: &RecordView<'_>) -> bool {
+        if !sys_flag::is_visible(record.sys_flag()) {
+            return true;
+        }
+        let wanted = self.unit(record, record.log_offset().cast_unsigned());
+        queue.unit(record.queue_offset()).is_some_and(|unit| {
+            // The delay levels may have changed since; a time of delivery that was given holds.
+            let is_tagged = record.topic() != SCHEDULE_TOPIC;
+            let is_same_place = (unit.log_offset, unit.size) == (wanted.log_offset, wanted.size);
+            is_same_place && (!is_tagged || unit.tags_code == wanted.tags_code)
+        })
+    }
+
+    /// Puts the record into a queue that has something else in its place: a damaged unit, or the units of a
+    /// topic that was deleted and made again. The units behind it follow, as the walk goes on to the end.
+    fn mend(&mut self, queue: &ConsumeQueue, record: &RecordView<'_>, is_whole: bool) -> Result<(), Left> {
+        if record.queue_offset() < queue.min_offset() {
+            if !is_whole {
+                return Err(Left::Gap);
+            }
+            queue.reset()?;
+        } else {
+            queue.cut_from(record.queue_offset())?;
+        }
+        self.dispatch_record(record)?;
+        Ok(())
     }
 }
 

@@ -1,0 +1,118 @@
+//! Queues made again from a log that has more to say than one clean row of messages.
+//!
+//! Invariants:
+//! - nothing is flushed or closed in order: each store is opened again as a crash leaves it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use troupemq_codec::message::NewRecord;
+
+use crate::{AppendBatch, ManualClock, Opened, StoreConfig, open};
+
+fn open_dir(dir: &Path) -> Opened {
+    let config =
+        StoreConfig { log_segment_bytes: 65_536, queue_file_bytes: 1200, ..StoreConfig::in_dir(dir) };
+    open(config, Arc::new(ManualClock::at(1_000))).unwrap()
+}
+
+/// Appends `count` messages to queue 0 of `topic` without telling the queues; answers their log offsets.
+fn append(store: &mut Opened, topic: &str, count: usize) -> Vec<u64> {
+    let queue = store.queues.open_or_create(topic, 0).unwrap();
+    let host = "127.0.0.1:10911".parse().unwrap();
+    let mut batch = AppendBatch::default();
+    for _ in 0..count {
+        let start = batch.bytes.len();
+        let record = NewRecord {
+            topic,
+            queue_id: 0,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp_ms: 1,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_log_offset: 0,
+            body: b"body",
+            properties: &[b"TAGS\x01TagA\x02"],
+        };
+        record.encode(&mut batch.bytes).unwrap();
+        batch.push(start, Arc::clone(&queue), 1, 2_598_919);
+    }
+    store.log.append(&mut batch, 1_000).unwrap();
+    batch.records.iter().map(|record| record.log_offset).collect()
+}
+
+fn log_offsets(store: &Opened, topic: &str) -> Vec<Option<u64>> {
+    let queue = store.queues.get(topic, 0).unwrap();
+    let units = queue.units(queue.min_offset(), 1000);
+    units.map(|unit| (!unit.is_hole()).then_some(unit.log_offset)).collect()
+}
+
+fn dispatch_all(store: &mut Opened) {
+    let Opened { reader, dispatch, .. } = store;
+    reader.walk(0, reader.wrote_to(), |record| dispatch.dispatch_record(record).map(|_| ())).unwrap();
+}
+
+#[test]
+fn a_topic_that_was_deleted_and_made_again_has_its_new_messages() {
+    for loses_queues in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open_dir(dir.path());
+        append(&mut store, "T", 90);
+        dispatch_all(&mut store);
+        store.queues.remove("T").unwrap();
+        let wanted: Vec<_> = append(&mut store, "T", 70).into_iter().map(Some).collect();
+        drop(store);
+        if loses_queues {
+            std::fs::remove_dir_all(dir.path().join("consumequeue")).unwrap();
+        }
+        assert_eq!(log_offsets(&open_dir(dir.path()), "T"), wanted);
+    }
+}
+
+#[test]
+fn a_changed_unit_is_mended_from_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open_dir(dir.path());
+    let wanted: Vec<_> = append(&mut store, "T", 150).into_iter().map(Some).collect();
+    dispatch_all(&mut store);
+    drop(store);
+    let path = dir.path().join("consumequeue/T/0/00000000000000001200");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Still a unit, still in order, but of no record.
+    bytes[20 * 7 + 7] += 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(log_offsets(&open_dir(dir.path()), "T"), wanted);
+}
+
+#[test]
+fn lost_messages_leave_holes_that_later_starts_understand() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open_dir(dir.path());
+    let mut wanted: Vec<_> = append(&mut store, "T", 3).into_iter().map(Some).collect();
+    store.queues.get("T", 0).unwrap().assign_next_offset(100);
+    wanted.extend([None; 97]);
+    wanted.extend(append(&mut store, "T", 2).into_iter().map(Some));
+    drop(store);
+    for _ in 0..2 {
+        let store = open_dir(dir.path());
+        assert_eq!(log_offsets(&store, "T"), wanted);
+        assert_eq!(store.queues.get("T", 0).unwrap().next_offset(), 102);
+    }
+}
+
+#[test]
+fn a_queue_whose_first_messages_are_gone_begins_with_filler() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open_dir(dir.path());
+    store.queues.open_or_create("T", 0).unwrap().assign_next_offset(1_000);
+    let wanted: Vec<_> = append(&mut store, "T", 2).into_iter().map(Some).collect();
+    drop(store);
+    for _ in 0..2 {
+        let store = open_dir(dir.path());
+        let queue = store.queues.get("T", 0).unwrap();
+        assert_eq!((queue.min_offset(), queue.max_offset()), (1_000, 1_002));
+        assert_eq!(log_offsets(&store, "T"), wanted);
+    }
+}
