@@ -47,7 +47,7 @@ final class GroupScenarios {
         DefaultMQPushConsumer first = bed.pushing(group, topic, "*", one);
         awaitOwned(first, topic, 8, 5);
         TreeSet<String> alone = Bed.send(producer, topic, "", "alone", 40);
-        one.awaitExactly(alone, 15);
+        one.awaitExactly(alone, 30);
         DefaultMQPushConsumer second = bed.pushing(group, topic, "*", two);
         awaitOwned(first, topic, 4, 5);
         awaitOwned(second, topic, 4, 5);
@@ -56,7 +56,7 @@ final class GroupScenarios {
         Check.equal(8, all.size(), "queues owned by the two together");
         one.clear();
         TreeSet<String> both = Bed.send(producer, topic, "", "both", 80);
-        Check.within(15, "80 messages", () -> union(one, two).containsAll(both));
+        Check.within(30, "80 messages", () -> union(one, two).containsAll(both));
         Check.equal(40, one.size(), "share of the first member");
         // The second may be given again what the first had consumed and not yet committed.
         long fresh = two.messages().stream().filter(m -> Inbox.text(m).startsWith("both")).count();
@@ -80,7 +80,7 @@ final class GroupScenarios {
         awaitOwned(stays, topic, 2, 10);
         awaitOwned(leaves, topic, 2, 10);
         TreeSet<String> wanted = Bed.send(producer, topic, "", "both", 40);
-        Check.within(15, "40 messages", () -> union(one, two).containsAll(wanted));
+        Check.within(30, "40 messages", () -> union(one, two).containsAll(wanted));
         leaves.shutdown();
         awaitOwned(stays, topic, 4, 5);
         TreeSet<String> after = Bed.send(producer, topic, "", "after", 40);
@@ -150,7 +150,7 @@ final class GroupScenarios {
             return sum == 2;
         });
         TreeSet<String> wanted = Bed.send(bed.producer(), topic, "", "m", 40);
-        Check.within(15, "40 messages", () -> {
+        Check.within(30, "40 messages", () -> {
             int sum = 0;
             for (Inbox inbox : inboxes) {
                 sum += inbox.size();
@@ -195,8 +195,8 @@ final class GroupScenarios {
         // The first positions are asked for once the queues are owned.
         Thread.sleep(1000);
         TreeSet<String> wanted = Bed.send(bed.producer(), topic, "", "m", 60);
-        one.awaitExactly(wanted, 15);
-        two.awaitExactly(wanted, 15);
+        one.awaitExactly(wanted, 30);
+        two.awaitExactly(wanted, 30);
     }
 
     private static void broadcastLate(Bed bed) throws Exception {
@@ -213,7 +213,7 @@ final class GroupScenarios {
         awaitOwned(consumer, topic, 2, 10);
         Thread.sleep(1000);
         TreeSet<String> wanted = Bed.send(producer, topic, "", "new", 10);
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
     }
 
     private static void membersKnown(Bed bed) throws Exception {
@@ -254,8 +254,8 @@ final class GroupScenarios {
         TreeSet<String> tagged = Bed.send(producer, topic, "X", "tagged", 20);
         TreeSet<String> all = new TreeSet<>(plain);
         all.addAll(tagged);
-        one.awaitExactly(all, 15);
-        two.awaitExactly(tagged, 15);
+        one.awaitExactly(all, 30);
+        two.awaitExactly(tagged, 30);
         Check.equal(List.of(), two.messages().stream().filter(m -> !"X".equals(m.getTags())).toList(), "foreign messages");
     }
 }

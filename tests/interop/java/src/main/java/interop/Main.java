@@ -30,7 +30,7 @@ public final class Main {
         QueryScenarios.addTo(list);
         RestartScenarios.addTo(list);
         ExchangeScenarios.addTo(list);
-        for (String release5 : List.of("interop.Release5Scenarios", "interop.admin.AdminScenarios")) {
+        for (String release5 : List.of("interop.Release5Scenarios", "interop.AdminScenarios")) {
             try {
                 Class.forName(release5).getMethod("addTo", Scenarios.class).invoke(null, list);
             } catch (ClassNotFoundException e) {

@@ -112,7 +112,7 @@ final class ProducerScenarios {
         Check.within(5, "53 messages stored", () -> bed.stored(topic) == 53);
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
     }
 
     private static void batch(Bed bed) throws Exception {
@@ -150,7 +150,7 @@ final class ProducerScenarios {
         }
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "Even", inbox);
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
     }
 
     private static void chosenQueue(Bed bed) throws Exception {
@@ -189,7 +189,7 @@ final class ProducerScenarios {
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener(inbox.orderly);
         consumer.start();
-        Check.within(15, "60 messages", () -> inbox.size() >= 60);
+        Check.within(30, "60 messages", () -> inbox.size() >= 60);
         Map<String, Integer> step = new HashMap<>();
         for (MessageExt message : inbox.messages()) {
             String[] parts = Inbox.text(message).split("#");
@@ -252,7 +252,7 @@ final class ProducerScenarios {
         Check.equal(16 << 10, stored.getUserProperty("filler").length(), "length of the property");
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
-        Check.within(15, "the large message", () -> inbox.size() == 1);
+        Check.within(30, "the large message", () -> inbox.size() == 1);
         Check.that(Arrays.equals(body, inbox.messages().get(0).getBody()), "4 MiB body as consumed");
         MQBrokerException fault = Check.refused(MQBrokerException.class, "4 MiB + 1",
             () -> producer.send(new Message(topic, new byte[(4 << 20) + 1]), 20_000));
@@ -291,7 +291,7 @@ final class ProducerScenarios {
             wanted.add("first");
             Inbox inbox = new Inbox();
             bed.pushing(bed.name("g"), topic, "*", inbox);
-            inbox.awaitExactly(wanted, 15);
+            inbox.awaitExactly(wanted, 30);
         }
     }
 
@@ -309,7 +309,7 @@ final class ProducerScenarios {
         SendResult result = Bed.sent(producer.send(message));
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "Tag-ü", inbox);
-        Check.within(15, "the message", () -> inbox.size() == 1);
+        Check.within(30, "the message", () -> inbox.size() == 1);
         for (MessageExt got : List.of(inbox.messages().get(0), bed.admin.viewMessage(topic, result.getOffsetMsgId()))) {
             Check.that(Arrays.equals(body, got.getBody()), "body bytes");
             Check.equal(topic, got.getTopic(), "topic");
@@ -340,7 +340,7 @@ final class ProducerScenarios {
         Check.equal(text, Inbox.text(viewed), "body as viewed");
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "Big", inbox);
-        Check.within(15, "the message", () -> inbox.size() == 1);
+        Check.within(30, "the message", () -> inbox.size() == 1);
         MessageExt got = inbox.messages().get(0);
         Check.equal(text, Inbox.text(got), "body as consumed");
         Check.that(got.getStoreSize() < text.length() / 10, "stored size %d shows compression", got.getStoreSize());

@@ -97,7 +97,7 @@ final class PushScenarios {
         consumer.start();
         DefaultMQProducer producer = bed.producer();
         Bed.sent(producer.send(stamped(topic, "warm-up")));
-        Check.within(15, "the warm-up", () -> inbox.size() == 1);
+        Check.within(30, "the warm-up", () -> inbox.size() == 1);
         latencies.clear();
         for (int i = 1; i <= 8; i++) {
             Thread.sleep(300);
@@ -137,7 +137,7 @@ final class PushScenarios {
             bed.pushing(bed.name("g"), topic, expression, inboxes.get(expression));
         }
         for (String expression : wanted.keySet()) {
-            inboxes.get(expression).awaitAll(wanted.get(expression), 15);
+            inboxes.get(expression).awaitAll(wanted.get(expression), 30);
         }
         Thread.sleep(500);
         for (String expression : wanted.keySet()) {
@@ -160,8 +160,8 @@ final class PushScenarios {
         Inbox other = new Inbox();
         bed.pushing(bed.name("g"), topic, "Aa", one);
         bed.pushing(bed.name("g"), topic, negative, other);
-        one.awaitAll(new TreeSet<>(List.of("Aa0", "Aa2", "Aa4", "Aa6", "Aa8")), 15);
-        other.awaitExactly(new TreeSet<>(List.of("negative")), 15);
+        one.awaitAll(new TreeSet<>(List.of("Aa0", "Aa2", "Aa4", "Aa6", "Aa8")), 30);
+        other.awaitExactly(new TreeSet<>(List.of("negative")), 30);
         Thread.sleep(300);
         Check.equal(5, one.size(), "deliveries");
     }
@@ -180,7 +180,7 @@ final class PushScenarios {
         Inbox inbox = new Inbox();
         String group = bed.name("g");
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "Rare", inbox);
-        inbox.awaitExactly(new TreeSet<>(List.of("rare")), 15);
+        inbox.awaitExactly(new TreeSet<>(List.of("rare")), 30);
         // The offset moves on past what did not match.
         consumer.shutdown();
         Check.within(10, "offset behind the match", () -> {
@@ -195,7 +195,7 @@ final class PushScenarios {
         TreeSet<String> wanted = Bed.send(producer, topic, "", "old", 30);
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
     }
 
     private static void fromLast(Bed bed) throws Exception {
@@ -208,9 +208,9 @@ final class PushScenarios {
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener(inbox.concurrently);
         consumer.start();
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
         wanted.addAll(Bed.send(producer, topic, "", "new", 12));
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
     }
 
     private static void fromLastEmpty(Bed bed) throws Exception {
@@ -226,7 +226,7 @@ final class PushScenarios {
         // The reference loses what arrives between a group's first two questions; give it the time to ask both.
         Thread.sleep(bed.target.isJava() ? 1500 : 0);
         TreeSet<String> wanted = Bed.send(bed.producer(), topic, "", "new", 12);
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
     }
 
     private static void fromTimestamp(Bed bed) throws Exception {
@@ -240,9 +240,9 @@ final class PushScenarios {
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener(inbox.concurrently);
         consumer.start();
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
         wanted.addAll(Bed.send(producer, topic, "", "new", 12));
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
     }
 
     private static void twoTopics(Bed bed) throws Exception {
@@ -252,14 +252,14 @@ final class PushScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(bed.name("g"), first, "*", inbox);
         TreeSet<String> wanted = Bed.send(producer, first, "", "first", 10);
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
         consumer.subscribe(second, "Wanted");
         wanted.addAll(Bed.send(producer, second, "Wanted", "second", 10));
         Bed.send(producer, second, "Other", "never", 5);
         inbox.awaitExactly(wanted, 30);
         consumer.unsubscribe(second);
         wanted.addAll(Bed.send(producer, first, "", "third", 10));
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
     }
 
     private static void beforeTopic(Bed bed) throws Exception {
@@ -278,7 +278,7 @@ final class PushScenarios {
         TreeSet<String> wanted = Bed.send(producer, topic, "", "one", 40);
         Inbox first = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "*", first);
-        first.awaitExactly(wanted, 15);
+        first.awaitExactly(wanted, 30);
         consumer.shutdown();
         var stats = bed.admin.examineConsumeStats(group, topic).getOffsetTable();
         Check.equal(4, stats.size(), "queues in the group's progress");
@@ -289,7 +289,7 @@ final class PushScenarios {
         TreeSet<String> rest = Bed.send(producer, topic, "", "two", 20);
         Inbox second = new Inbox();
         bed.pushing(group, topic, "*", second);
-        second.awaitExactly(rest, 15);
+        second.awaitExactly(rest, 30);
         Thread.sleep(500);
         Check.equal(20, second.size(), "deliveries to the successor");
     }
@@ -323,7 +323,7 @@ final class PushScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(bed.name("g"), topic, "*", inbox);
         TreeSet<String> wanted = Bed.send(producer, topic, "", "before", 5);
-        inbox.awaitExactly(wanted, 15);
+        inbox.awaitExactly(wanted, 30);
         consumer.suspend();
         wanted.addAll(Bed.send(producer, topic, "", "during", 20));
         Thread.sleep(300);

@@ -1,0 +1,75 @@
+package interop;
+
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/** Runs sub-commands of `mqadmin` in this process and keeps what they print; one at a time, since it takes the standard output. */
+final class Tool {
+    private final String nameServer;
+
+    Tool(Bed bed) {
+        nameServer = bed.target.nameServer();
+    }
+
+    /** What the sub-command prints, to the standard output and to the error output, a stack trace included. */
+    synchronized String prints(String... words) {
+        List<String> arguments = new ArrayList<>(List.of(words));
+        arguments.add("-n");
+        arguments.add(nameServer);
+        ByteArrayOutputStream kept = new ByteArrayOutputStream();
+        PrintStream out = System.out;
+        PrintStream err = System.err;
+        PrintStream stream = new PrintStream(kept, true, StandardCharsets.UTF_8);
+        System.setOut(stream);
+        System.setErr(stream);
+        try {
+            MQAdminStartup.main0(arguments.toArray(new String[0]), null);
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+        return kept.toString(StandardCharsets.UTF_8);
+    }
+
+    /** The same for a sub-command that must not end with an exception. */
+    String succeeds(String... words) {
+        String printed = prints(words);
+        Check.that(!printed.contains("Exception"), "mqadmin %s failed:%n%s", Arrays.toString(words), printed);
+        return printed;
+    }
+
+    /** Cells of the lines that begin with this cell, split at blanks. */
+    static List<List<String>> rows(String printed, String first) {
+        return printed.lines().map(line -> List.of(line.trim().split("\\s+")))
+            .filter(cells -> cells.get(0).equals(first)).toList();
+    }
+
+    /** The same in the order of their text, where the tool prints a hash table. */
+    static List<List<String>> sortedRows(String printed, String first) {
+        return rows(printed, first).stream().sorted(Comparator.comparing(Object::toString)).toList();
+    }
+
+    static List<String> row(String printed, String first) {
+        List<List<String>> rows = rows(printed, first);
+        Check.equal(1, rows.size(), "lines that begin with <%s> in:%n%s", first, printed);
+        return rows.get(0);
+    }
+
+    /** The `name<separator>value` lines. */
+    static Map<String, String> values(String printed, String separator) {
+        Map<String, String> values = new TreeMap<>();
+        printed.lines().filter(line -> line.contains(separator)).forEach(line -> {
+            int at = line.indexOf(separator);
+            values.put(line.substring(0, at).trim(), line.substring(at + separator.length()).trim());
+        });
+        return values;
+    }
+}
