@@ -5,3 +5,8 @@
 
 pub mod topic;
 pub mod topic_stats;
+
+#[cfg(test)]
+mod topic_golden_test;
+#[cfg(test)]
+mod topic_test;

@@ -56,7 +56,8 @@ pub struct TopicTable {
     topics: BTreeMap<Text, Arc<TopicConfig>>,
     built_in: BTreeSet<Text>,
     version: DataVersion,
-    rules: TopicRules,
+    /// What it decides by; may be changed at any time.
+    pub rules: TopicRules,
 }
 
 /// A change of one topic as UPDATE_AND_CREATE_TOPIC asks for it.

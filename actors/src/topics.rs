@@ -13,12 +13,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use actix::{Actor, Addr, Context, Handler, Message, MessageResult, Recipient, ResponseFuture};
+use arc_swap::ArcSwap;
 use troupemq_codec::topic::{TopicConfig, TopicConfigTable};
 use troupemq_codec::{ResponseCode, Text};
 use troupemq_store::QueueTable;
 use troupemq_store::tables::TableFile;
 
-use crate::config::NodeClock;
+use crate::config::{BrokerConfig, NodeClock};
 use crate::directory::{Directory, TopicView};
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
@@ -108,6 +109,8 @@ pub struct TopicParts {
     pub clock: NodeClock,
     /// The file of the table; none in tests that keep nothing.
     pub file: Option<TableFile<TopicConfigTable>>,
+    /// Whether topics are made on demand, and of which types.
+    pub config: Arc<ArcSwap<BrokerConfig>>,
 }
 
 /// Owner of the topic table.
@@ -135,8 +138,8 @@ enum Tell {
 
 impl Topics {
     /// The owner of the topics that were saved and of the built-in ones. All of them are published here.
-    pub fn new(parts: TopicParts, saved: TopicConfigTable, rules: TopicRules) -> Topics {
-        let table = TopicTable::new(saved, rules);
+    pub fn new(parts: TopicParts, saved: TopicConfigTable) -> Topics {
+        let table = TopicTable::new(saved, rules(&parts.config.load()));
         let topics = Topics { parts, table, saving: Saving::default(), changes: None };
         for config in topics.table.iter() {
             topics.publish(config);
@@ -151,6 +154,13 @@ impl Topics {
 
     fn now_ms(&self) -> i64 {
         self.parts.clock.0.now_ms()
+    }
+
+    /// Takes over what may have changed in the configuration.
+    fn reload(&mut self) {
+        let config = self.parts.config.load();
+        self.table.rules.auto_create = config.auto_create_topic_enable;
+        self.table.rules.mixed_types = config.enable_mixed_message_type;
     }
 
     fn publish(&self, config: &TopicConfig) -> Arc<TopicView> {
@@ -288,6 +298,17 @@ impl Topics {
     }
 }
 
+fn rules(broker: &BrokerConfig) -> TopicRules {
+    TopicRules {
+        cluster: Text::from(broker.broker_cluster_name.as_str()),
+        broker: Text::from(broker.broker_name.as_str()),
+        auto_create: broker.auto_create_topic_enable,
+        default_queues: broker.default_topic_queue_nums,
+        revive_queues: broker.revive_queue_num,
+        mixed_types: broker.enable_mixed_message_type,
+    }
+}
+
 /// The answer, or that nobody is left to give it.
 fn answer<T: 'static>(waiting: Waiting<Result<T, Refusal>>) -> ResponseFuture<Result<T, Refusal>> {
     Box::pin(async move { waiting.await.unwrap_or_else(|_| Err(Refusal::gone("the owner of the topics"))) })
@@ -308,6 +329,7 @@ impl Handler<EnsureTopic> for Topics {
         if let Some(view) = self.parts.directory.topic(&wanted.topic) {
             return Box::pin(std::future::ready(Ok(view)));
         }
+        self.reload();
         let (topic, now_ms) = (&wanted.topic, self.now_ms());
         let made = match names::is_of_group(topic) {
             true => self.table.create_for_group(topic, 1, 0, now_ms),
@@ -334,6 +356,7 @@ impl Handler<ChangeTopics> for Topics {
     type Result = ResponseFuture<Result<(), Refusal>>;
 
     fn handle(&mut self, ChangeTopics(changes): ChangeTopics, context: &mut Context<Topics>) -> Self::Result {
+        self.reload();
         let changed = self.change_all(changes);
         self.done_after(changed, context)
     }

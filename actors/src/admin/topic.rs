@@ -17,7 +17,9 @@ use troupemq_codec::{Command, ResponseCode, Text};
 
 use crate::cast::BrokerCast;
 use crate::net::{Answer, Call, Refusal};
+use crate::offsets::{Forget, GroupsOfTopic};
 use crate::topic::TopicChange;
+use crate::topic::names::RETRY_PREFIX;
 use crate::topics::{AllTopics, ChangeTopics, DeleteTopic, SystemTopics};
 
 /// UPDATE_AND_CREATE_TOPIC.
@@ -63,11 +65,27 @@ pub async fn all_topics(cast: &BrokerCast, _: &Call) -> Answer {
     Ok(answer.with_body(Bytes::from(body)))
 }
 
-/// DELETE_TOPIC_IN_BROKER: a success whether there was such a topic or not.
+/// DELETE_TOPIC_IN_BROKER: a success whether there was such a topic or not. The retry topics that groups had for
+/// it under pop go with it, and what groups had read of all of them.
 pub async fn delete_topic(cast: &BrokerCast, call: &Call) -> Answer {
-    let header: DeleteTopicInBrokerHeader = call.command.header()?;
-    cast.topics.send(DeleteTopic { topic: header.topic, with: Vec::new() }).await??;
+    let DeleteTopicInBrokerHeader { topic } = call.command.header()?;
+    let groups = cast.offsets.send(GroupsOfTopic(topic.clone())).await?;
+    let with: Vec<Text> = groups.iter().flat_map(|group| pop_retry_topics(cast, group, &topic)).collect();
+    cast.topics.send(DeleteTopic { topic: topic.clone(), with: with.clone() }).await??;
+    for gone in std::iter::once(topic).chain(with) {
+        cast.offsets.send(Forget::Topic(gone)).await?;
+    }
     Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+/// The retry topics of a topic under pop. The older form can also be the retry topic of another group: then it
+/// stays.
+fn pop_retry_topics(cast: &BrokerCast, group: &str, topic: &str) -> Vec<Text> {
+    let older = format!("{group}_{topic}");
+    let is_group = cast.directory.group(&older).is_some();
+    let older = Some(older).filter(|_| !is_group);
+    let both = older.into_iter().chain([format!("{group}+{topic}")]);
+    both.map(|rest| Text::from(format!("{RETRY_PREFIX}{rest}"))).collect()
 }
 
 /// GET_SYSTEM_TOPIC_LIST_FROM_BROKER.

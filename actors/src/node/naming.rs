@@ -16,7 +16,6 @@ use crate::config::{BrokerConfig, BrokerPart, NodeConfig};
 use crate::directory::Directory;
 use crate::node::{NodeError, Stage};
 use crate::registrar::{Identity, Registrar, RegistrarParts, addresses};
-use crate::topic::TopicRules;
 use crate::topics::{TellChanges, TopicParts, Topics};
 
 /// The owner of the topics, and who tells the name servers of them.
@@ -41,8 +40,9 @@ pub(super) fn start(
         queues: queues.clone(),
         clock: config.clock.clone(),
         file: Some(file),
+        config: shared.clone(),
     };
-    let topics = Topics::new(parts, saved, rules(broker)).launch();
+    let topics = Topics::new(parts, saved).launch();
     stage.enter("Registrar");
     let registrar = Registrar::new(RegistrarParts {
         identity: identity(broker, advertised),
@@ -56,17 +56,6 @@ pub(super) fn start(
     #[expect(clippy::disallowed_methods, reason = "the first message of a mailbox that is empty")]
     topics.do_send(TellChanges(registrar.clone().recipient()));
     Ok(Naming { topics, registrar })
-}
-
-fn rules(broker: &BrokerConfig) -> TopicRules {
-    TopicRules {
-        cluster: Text::from(broker.broker_cluster_name.as_str()),
-        broker: Text::from(broker.broker_name.as_str()),
-        auto_create: broker.auto_create_topic_enable,
-        default_queues: broker.default_topic_queue_nums,
-        revive_queues: broker.revive_queue_num,
-        mixed_types: broker.enable_mixed_message_type,
-    }
 }
 
 fn identity(broker: &BrokerConfig, advertised: SocketAddr) -> Identity {

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{
-    DeleteTopicInBroker, DeleteTopicInBrokerHeader, GetBrokerClusterInfo, GetRouteinfoByTopic,
-    GetRouteinfoByTopicHeader, UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
+    GetBrokerClusterInfo, GetRouteinfoByTopic, GetRouteinfoByTopicHeader, UpdateAndCreateTopic,
+    UpdateAndCreateTopicHeader,
 };
 use troupemq_codec::route::{ClusterInfo, TopicRouteData};
-use troupemq_codec::{Command, NoHeader, ResponseCode, Text};
+use troupemq_codec::{Command, NoHeader, Text};
 
 use crate::config::{NameServerPart, NodeConfig};
 use crate::node::{Node, NodeHandle};
@@ -125,22 +125,4 @@ fn a_node_with_both_parts_registers_with_itself() {
     let mut client = Client::connect(SocketAddr::from(([127, 0, 0, 1], port)));
     await_route(&mut client, "TBW102", |route| route.is_some());
     node.stop_and_wait().unwrap();
-}
-
-#[test]
-fn a_deleted_topic_is_unknown_to_the_broker_and_its_name_can_be_used_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let broker = broker_of(dir.path(), &[]);
-    let mut client = Client::of(&broker);
-    for _ in 0..2 {
-        assert_eq!(client.produce("T", 0, b"x", "").code, 0);
-        let pulled = client.pull("T", 0, 0, "*");
-        assert_eq!(pulled.code, 0, "{:?}", pulled.remark);
-        assert_eq!(pulled.fields.get("maxOffset"), Some("1"), "its queues begin anew");
-        let header = DeleteTopicInBrokerHeader { topic: Text::from("T") };
-        assert_eq!(client.call(request::<DeleteTopicInBroker>(&header)).code, 0);
-        let gone = client.pull("T", 0, 0, "*");
-        assert_eq!(gone.response_code(), ResponseCode::TOPIC_NOT_EXIST);
-    }
-    broker.stop_and_wait().unwrap();
 }

@@ -61,12 +61,13 @@ pub fn is_of_group(topic: &str) -> bool {
 
 /// Refuses a name that no client may use.
 pub fn check(topic: &str) -> Result<(), Refusal> {
-    check_within(topic, if is_of_group(topic) { GROUP_TOPIC_NAME_MAX } else { NAME_MAX })
+    check_within(topic, if is_of_group(topic) { GROUP_TOPIC_NAME_MAX } else { NAME_MAX }, is_allowed)
 }
 
 /// Refuses a name that a broker may not use for a topic of a group.
 pub fn check_of_group(topic: &str) -> Result<(), Refusal> {
-    check_within(topic, GROUP_TOPIC_NAME_MAX)
+    // The second form of pop's retry topics is `%RETRY%group+topic`.
+    check_within(topic, GROUP_TOPIC_NAME_MAX, |c| is_allowed(c) || c == b'+')
 }
 
 /// The refusal of a name that is the system's own.
@@ -79,11 +80,14 @@ pub fn blank() -> Refusal {
     refusal("The specified topic is blank.".to_owned())
 }
 
-fn check_within(topic: &str, len_max: usize) -> Result<(), Refusal> {
+fn is_allowed(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'%' | b'|' | b'-' | b'_')
+}
+
+fn check_within(topic: &str, len_max: usize, is_allowed: impl Fn(u8) -> bool) -> Result<(), Refusal> {
     if topic.trim().is_empty() {
         return Err(blank());
     }
-    let is_allowed = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'%' | b'|' | b'-' | b'_');
     if !topic.bytes().all(is_allowed) {
         let allowed = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$";
         return Err(refusal(allowed.to_owned()));
@@ -116,6 +120,7 @@ mod tests {
         for name in ["a.b", "a/b", "..", "a b", "ä", "a\0"] {
             assert!(remark(name).is_some_and(|remark| remark.contains("illegal characters")), "{name}");
         }
+        assert!(check("%RETRY%g+T").is_err() && check_of_group("%RETRY%g+T").is_ok());
         let long = "The specified topic is longer than topic max length.";
         assert_eq!(remark(&"x".repeat(128)).as_deref(), Some(long));
         assert_eq!(remark(&format!("%DLQ%{}", "x".repeat(251))).as_deref(), Some(long));

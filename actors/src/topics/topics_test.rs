@@ -12,24 +12,21 @@ use super::*;
 
 /// The owner of the topics in a folder, with its directory.
 fn topics_in(dir: &Path) -> (Addr<Topics>, Arc<Directory>) {
-    let config = StoreConfig::in_dir(dir);
+    topics_with(dir, &Arc::new(ArcSwap::from_pointee(BrokerConfig::default())))
+}
+
+fn topics_with(dir: &Path, config: &Arc<ArcSwap<BrokerConfig>>) -> (Addr<Topics>, Arc<Directory>) {
+    let store = StoreConfig::in_dir(dir);
     let (file, saved) = TableFile::open(dir).unwrap();
     let directory = Arc::new(Directory::new());
     let parts = TopicParts {
         directory: directory.clone(),
-        queues: QueueTable::load(&config).unwrap(),
+        queues: QueueTable::load(&store).unwrap(),
         clock: NodeClock(Arc::new(ManualClock::at(1000))),
         file: Some(file),
+        config: config.clone(),
     };
-    let rules = TopicRules {
-        cluster: Text::from("DefaultCluster"),
-        broker: Text::from("broker-a"),
-        auto_create: true,
-        default_queues: 8,
-        revive_queues: 8,
-        mixed_types: false,
-    };
-    (Topics::new(parts, saved, rules).launch(), directory)
+    (Topics::new(parts, saved).launch(), directory)
 }
 
 fn saved_in(dir: &Path) -> TopicConfigTable {
@@ -173,5 +170,20 @@ fn changes_are_told_once_and_only_if_there_are_any() {
         topics.send(ChangeTopics(vec![change("U", 2)])).await.unwrap().unwrap();
         let heard = listens.send(Heard).await.unwrap();
         assert_eq!(heard, [[Text::from("T")], [Text::from("U")]]);
+    });
+}
+
+#[test]
+fn automatic_topics_can_be_turned_off_while_the_broker_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    actix_rt::System::new().block_on(async {
+        let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::default()));
+        let (topics, _) = topics_with(dir.path(), &config);
+        topics.send(ensure("T")).await.unwrap().unwrap();
+        let off = BrokerConfig { auto_create_topic_enable: false, ..BrokerConfig::default() };
+        config.store(Arc::new(off));
+        let refusal = topics.send(ensure("U")).await.unwrap().unwrap_err();
+        assert_eq!(refusal.code, ResponseCode::TOPIC_NOT_EXIST);
+        assert!(topics.send(ensure("%RETRY%g")).await.unwrap().is_ok(), "groups need no template");
     });
 }
