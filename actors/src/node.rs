@@ -15,6 +15,8 @@ mod broker;
 #[cfg(test)]
 mod end_to_end_test;
 #[cfg(test)]
+mod golden_test;
+#[cfg(test)]
 mod group_test;
 mod name_server;
 mod naming;

@@ -16,6 +16,7 @@ pub mod reply;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use actix::Message;
 use troupemq_codec::filter::tags::TagFilter;
@@ -33,6 +34,11 @@ use crate::offsets::{GroupQueue, TakeReset};
 use crate::pull::read::{Bounds, Reading, Source};
 use crate::queue::{OnHold, Park};
 use crate::router::Served;
+
+/// How often a pull whose subscription is not registered yet is looked at again.
+const TRIES: u32 = 25;
+/// Time between two looks.
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// A pull on its way: the request and what it resolved to.
 #[derive(Debug)]
@@ -92,6 +98,34 @@ pub fn is_pull(code: i32) -> bool {
 /// Serves a pull that just came.
 pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, request: Command) {
     match check::resolve(cast, &wire.link, &request) {
+        Err(refused) if refused.refusal.code == ResponseCode::SUBSCRIPTION_NOT_LATEST => {
+            actix::spawn(again_when_registered(wire.clone(), cast.clone(), request));
+        }
+        resolved => go_on(wire, cast, request, resolved),
+    }
+}
+
+/// Serves a pull that came before the heart-beat which registers its subscription: clients of 4.x send them in
+/// that order, and one that is refused waits for seconds before it pulls again.
+async fn again_when_registered(wire: Rc<Wire>, cast: Arc<BrokerCast>, request: Command) {
+    let mut resolved = check::resolve(&cast, &wire.link, &request);
+    for _ in 0..TRIES {
+        if resolved.is_ok() || wire.link.is_closed() {
+            break;
+        }
+        tokio::time::sleep(BETWEEN_TRIES).await;
+        resolved = check::resolve(&cast, &wire.link, &request);
+    }
+    go_on(&wire, &cast, request, resolved);
+}
+
+fn go_on(
+    wire: &Rc<Wire>,
+    cast: &Arc<BrokerCast>,
+    request: Command,
+    resolved: Result<check::Resolved, check::Refused>,
+) {
+    match resolved {
         Err(refused) => reply::refuse(wire, &request, refused),
         Ok(resolved) => {
             let check::Resolved { header, topic, queue, filter } = resolved;

@@ -83,6 +83,13 @@ impl Client {
         request.opaque
     }
 
+    /// Sends a command as it is, with its own opaque.
+    pub fn send_as(&mut self, command: &Command) {
+        let mut out = BytesMut::new();
+        command.encode(&mut out);
+        self.write(&out);
+    }
+
     /// The next frame; none when the peer has closed the connection.
     pub fn receive(&mut self) -> Option<Command> {
         loop {

@@ -23,9 +23,10 @@ use crate::directory::{QueueView, TopicView};
 use crate::held::hold;
 use crate::net::Refusal;
 use crate::net::wire::Wire;
-use crate::send::check::{Marks, RETRY_PREFIX, check_sizes, illegal};
+use crate::send::check::{Marks, check_sizes, illegal};
 use crate::send::place::{Places, dead_letter_topic};
 use crate::send::reply;
+use crate::topic::names::RETRY_PREFIX;
 use crate::topics::EnsureTopic;
 
 /// Sends of one batch.
@@ -85,6 +86,8 @@ pub(super) enum UniqKey {
     Stored(Range<usize>),
     /// That of a batch as a whole, which is not stored.
     Own(Box<str>),
+    /// A batch without one, as clients of 4.x send them.
+    None,
 }
 
 /// Where a send goes and how.
@@ -289,16 +292,13 @@ impl Bench {
         }
         // The whole batch has the limit of one message.
         check_sizes(&config, whole.body, 0)?;
-        let mut first = None;
         for item in batch::items(whole.body) {
             let item = item.map_err(|_| illegal(&config))?;
             let piece = Piece { flag: item.flag, body: item.body, properties: item.properties.as_bytes() };
-            let uniq_key = self.encode_one(target, &piece)?;
-            first.get_or_insert(uniq_key);
+            self.encode_one(target, &piece)?;
         }
-        let first = first.ok_or_else(|| illegal(&config))?;
         let of_batch = PropertiesView(whole.properties).get(UNIQ_KEY).filter(|key| !key.is_empty());
-        Ok(of_batch.map_or(UniqKey::Stored(first), |key| UniqKey::Own(key.into())))
+        Ok(of_batch.map_or(UniqKey::None, |key| UniqKey::Own(key.into())))
     }
 
     fn encode_one(&mut self, target: &Target<'_>, piece: &Piece<'_>) -> Result<Range<usize>, Refusal> {

@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::request::SendView;
+use troupemq_codec::topic::{PERM_INHERIT, PERM_READ, PERM_WRITE, TopicFilterType};
 
 use crate::cast::BrokerCast;
 use crate::directory::{QueueView, TopicView};
 use crate::net::{Link, Refusal};
-use crate::send::check::{DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic};
+use crate::send::check::check_topic;
+use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
 
 /// Topics remembered by one bench.
 const KNOWN_MAX: usize = 1024;
@@ -105,18 +107,34 @@ impl Place {
     }
 
     fn no_queue(&self, queue_id: i32, link: &Link) -> Refusal {
-        let config = &self.topic.config;
-        let remark = format!(
-            "request queueId[{queue_id}] is illegal, TopicConfig [topicName={}, readQueueNums={}, \
-             writeQueueNums={}, perm={}] Producer: {}",
-            self.topic.name,
-            config.read_queue_nums,
-            config.write_queue_nums,
-            config.perm,
-            link.peer()
-        );
+        let config = described(&self.topic);
+        let remark = format!("request queueId[{queue_id}] is illegal, {config} Producer: {}", link.peer());
         Refusal::new(ResponseCode::INVALID_PARAMETER, remark)
     }
+}
+
+/// A topic as Java prints it.
+fn described(topic: &TopicView) -> String {
+    let config = &topic.config;
+    let letter = |bit, letter| if config.perm & bit != 0 { letter } else { '-' };
+    let perm: String =
+        [letter(PERM_READ, 'R'), letter(PERM_WRITE, 'W'), letter(PERM_INHERIT, 'X')].iter().collect();
+    let kind = match config.topic_filter_type {
+        TopicFilterType::SingleTag => "SINGLE_TAG",
+        TopicFilterType::MultiTag => "MULTI_TAG",
+    };
+    let attributes: Vec<String> =
+        config.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!(
+        "TopicConfig [topicName={}, readQueueNums={}, writeQueueNums={}, perm={perm}, topicFilterType={kind}, \
+         topicSysFlag={}, order={}, attributes={{{}}}]",
+        topic.name,
+        config.read_queue_nums,
+        config.write_queue_nums,
+        config.topic_sys_flag,
+        config.order,
+        attributes.join(", ")
+    )
 }
 
 /// The dead-letter topic of a retry that has been consumed too often; none for any other send.

@@ -35,9 +35,12 @@ pub(super) fn done(
     };
     let records = &batch.records[slot.records.clone()];
     let transaction_id = match &slot.uniq_key {
-        UniqKey::Stored(range) => std::str::from_utf8(&batch.bytes[range.clone()])
-            .expect("the key was text when its record was encoded"),
-        UniqKey::Own(key) => key,
+        UniqKey::Stored(range) => Some(
+            std::str::from_utf8(&batch.bytes[range.clone()])
+                .expect("the key was text when its record was encoded"),
+        ),
+        UniqKey::Own(key) => Some(&**key),
+        UniqKey::None => None,
     };
     let first = records.first().expect("a send that was taken in has a record");
     let stored = |message_id: &str, out: &mut BytesMut| {
@@ -49,7 +52,7 @@ pub(super) fn done(
                 message_id,
                 queue_id: slot.queue_id,
                 queue_offset: first.queue_offset,
-                transaction_id: Some(transaction_id),
+                transaction_id,
                 batch_unique_id: None,
                 recall_handle: None,
             }),
