@@ -72,20 +72,21 @@ fn what_groups_had_of_a_deleted_topic_goes_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let broker = start_broker(dir.path());
     let mut client = Client::of(&broker);
-    let retries = ["%RETRY%g_T", "%RETRY%other_T"];
+    let group = "TOOLS_CONSUMER";
+    let retries = ["%RETRY%TOOLS_CONSUMER_T", "%RETRY%other_T"];
     for topic in ["T", "U", retries[0], retries[1]] {
         assert_eq!(client.call(change(topic, 6)).code, 0);
     }
-    assert_eq!(client.call(commit("g", "T", 1)).code, 0);
-    assert_eq!(client.call(commit("g", "U", 1)).code, 0);
-    assert_eq!(committed(&mut client, "g", "T").as_deref(), Some("1"));
+    assert_eq!(client.call(commit(group, "T", 1)).code, 0);
+    assert_eq!(client.call(commit(group, "U", 1)).code, 0);
+    assert_eq!(committed(&mut client, group, "T").as_deref(), Some("1"));
 
     assert_eq!(client.call(delete("T")).code, 0);
     assert!(!exists(&mut client, retries[0]), "the retry topic that the group had for it");
     assert!(exists(&mut client, retries[1]), "a group that never read it had none");
-    assert_eq!(committed(&mut client, "g", "U").as_deref(), Some("1"));
+    assert_eq!(committed(&mut client, group, "U").as_deref(), Some("1"));
     assert_eq!(client.call(change("T", 6)).code, 0);
-    assert_eq!(committed(&mut client, "g", "T"), None);
+    assert_eq!(committed(&mut client, group, "T"), None);
     broker.stop_and_wait().unwrap();
 }
 
