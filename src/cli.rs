@@ -9,6 +9,8 @@ mod consume;
 mod logs;
 mod output;
 mod produce;
+mod serve;
+mod settings;
 
 use std::process::ExitCode;
 
@@ -21,6 +23,8 @@ use troupemq::{Client, ClientError};
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Task>,
+    #[command(flatten)]
+    serve: serve::Both,
     /// What to log: off, error, warn, info, debug, trace, or targets such as troupemq=debug
     #[arg(long, global = true, value_name = "LEVEL", default_value = "info")]
     log: String,
@@ -28,6 +32,9 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    #[command(name = "namesrv")]
+    NameServer(serve::NameServer),
+    Broker(serve::Broker),
     Produce(produce::Produce),
     Consume(consume::Consume),
     #[command(subcommand)]
@@ -49,6 +56,8 @@ enum Failure {
     Client(#[from] ClientError),
     #[error("{what}: {cause}")]
     Io { what: &'static str, cause: std::io::Error },
+    #[error(transparent)]
+    Settings(#[from] settings::SettingsError),
     #[error("{0}")]
     Other(String),
 }
@@ -69,7 +78,9 @@ pub(crate) fn run() -> ExitCode {
         Some(Task::Produce(task)) => on_tokio(task.run()),
         Some(Task::Consume(task)) => on_tokio(task.run()),
         Some(Task::Bench(task)) => on_tokio(task.run()),
-        None => Err(Failure::Other("no command given".to_owned())),
+        Some(Task::NameServer(task)) => on_tokio(task.run()),
+        Some(Task::Broker(task)) => on_tokio(task.run()),
+        None => on_tokio(line.serve.run()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,216 @@
+//! The daemon: name server and broker in one process, or one of them.
+//!
+//! Invariants:
+//! - a file comes first, flags come over it;
+//! - SIGINT and SIGTERM stop in order: what was acknowledged is stored, and the exit code is 0;
+//! - standard output gets three lines when everything listens, and nothing more.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
+use troupemq_actors::node::{Node, NodeHandle};
+use troupemq_actors::{BrokerPart, NameServerPart, NodeConfig};
+use troupemq_store::{FlushMode, StoreConfig};
+
+use super::Failure;
+use super::settings::{Settings, SettingsError};
+
+/// Settings of a broker.
+#[derive(Debug, Default, Args)]
+pub(super) struct BrokerFlags {
+    /// Where the broker listens [default: 0.0.0.0:10911]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// The address clients are told, IP or IP:PORT [default: that of this machine]
+    #[arg(long, value_name = "ADDR")]
+    advertise: Option<String>,
+    /// Name servers, separated by `;`
+    #[arg(long, value_name = "ADDRS")]
+    namesrv: Option<String>,
+    /// Folder of the store [default: ./troupemq-data]
+    #[arg(long, value_name = "DIR")]
+    store_dir: Option<PathBuf>,
+    /// Name of the broker [default: the host's name]
+    #[arg(long, value_name = "NAME")]
+    broker_name: Option<String>,
+    /// 0 for a master, more for a slave
+    #[arg(long, value_name = "N")]
+    broker_id: Option<i64>,
+    /// Name of the cluster [default: DefaultCluster]
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// When a message counts as stored [default: async]
+    #[arg(long, value_enum)]
+    flush: Option<Flush>,
+    /// A file of settings: key=value lines, as in RocketMQ's broker.conf
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// When a message counts as stored.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Flush {
+    /// When the disk has it
+    Sync,
+    /// When the page cache has it
+    Async,
+}
+
+/// Name server and broker in one process.
+#[derive(Debug, Args)]
+pub(super) struct Both {
+    #[command(flatten)]
+    broker: BrokerFlags,
+    /// Where the name server listens [default: 0.0.0.0:9876]
+    #[arg(long, value_name = "ADDR")]
+    namesrv_listen: Option<SocketAddr>,
+}
+
+/// Run a broker
+#[derive(Debug, Args)]
+pub(super) struct Broker {
+    #[command(flatten)]
+    broker: BrokerFlags,
+}
+
+/// Run a name server
+#[derive(Debug, Args)]
+pub(super) struct NameServer {
+    /// Where it listens
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9876")]
+    listen: SocketAddr,
+}
+
+impl Both {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let mut name_server = NameServerPart::default();
+        name_server.listen = self.namesrv_listen.unwrap_or(name_server.listen);
+        let (part, settings) = self.broker.part()?;
+        let net = settings.net;
+        let config =
+            NodeConfig { broker: Some(part), name_server: Some(name_server), net, ..NodeConfig::empty() };
+        serve(config).await
+    }
+}
+
+impl Broker {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let (part, settings) = self.broker.part()?;
+        serve(NodeConfig { broker: Some(part), net: settings.net, ..NodeConfig::empty() }).await
+    }
+}
+
+impl NameServer {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let part = NameServerPart { listen: self.listen, ..NameServerPart::default() };
+        serve(NodeConfig { name_server: Some(part), ..NodeConfig::empty() }).await
+    }
+}
+
+impl BrokerFlags {
+    fn part(self) -> Result<(BrokerPart, Settings), SettingsError> {
+        let mut settings = Settings::default();
+        if let Some(file) = &self.config {
+            settings.read(file)?;
+        }
+        let store = StoreConfig {
+            dir: self.store_dir.unwrap_or(settings.store.dir.clone()),
+            flush: match self.flush {
+                Some(Flush::Sync) => FlushMode::Sync,
+                Some(Flush::Async) => FlushMode::Async,
+                None => settings.store.flush,
+            },
+            ..settings.store.clone()
+        };
+        let mut part = BrokerPart::new(store);
+        part.config = settings.broker.clone();
+        replace(&mut part.config.namesrv_addr, self.namesrv);
+        replace(&mut part.config.broker_name, self.broker_name);
+        replace(&mut part.config.broker_id, self.broker_id);
+        replace(&mut part.config.broker_cluster_name, self.cluster);
+        part.listen = match (self.listen, settings.listen_port) {
+            (Some(listen), _) => listen,
+            (None, Some(port)) => SocketAddr::new(part.listen.ip(), port),
+            (None, None) => part.listen,
+        };
+        let advertised = self.advertise.or(settings.advertise.clone());
+        if let Some(text) = advertised {
+            (part.advertise, part.advertise_port) = advertise(&text)?;
+        }
+        Ok((part, settings))
+    }
+}
+
+fn replace<T>(setting: &mut T, flag: Option<T>) {
+    if let Some(value) = flag {
+        *setting = value;
+    }
+}
+
+/// An address to be told to others: an IP, or an IP with a port.
+fn advertise(text: &str) -> Result<(Option<IpAddr>, Option<u16>), SettingsError> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok((Some(address.ip()), Some(address.port())));
+    }
+    match text.parse::<IpAddr>() {
+        Ok(ip) => Ok((Some(ip), None)),
+        Err(_) => Err(SettingsError::Value {
+            key: "advertise".to_owned(),
+            value: text.to_owned(),
+            wanted: "an IP address, with or without a port",
+        }),
+    }
+}
+
+async fn serve(config: NodeConfig) -> Result<(), Failure> {
+    let store = config.broker.as_ref().map(|part| part.store.dir.display().to_string());
+    let node = Node::start(config).map_err(|error| Failure::Other(error.to_string()))?;
+    greet(&node, store.as_deref());
+    let signals = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
+    let (mut interrupted, mut terminated) =
+        signals().map_err(|cause| Failure::Io { what: "cannot watch for signals", cause })?;
+    tokio::select! {
+        _ = interrupted.recv() => tracing::info!("interrupted, stopping"),
+        _ = terminated.recv() => tracing::info!("terminated, stopping"),
+        ended = node.ended() => return ended.map_err(said),
+    }
+    node.stop();
+    node.ended().await.map_err(said)
+}
+
+fn said(error: Arc<troupemq_actors::node::NodeError>) -> Failure {
+    Failure::Other(error.to_string())
+}
+
+/// Says what listens where and what to try next, in three lines.
+fn greet(node: &NodeHandle, store: Option<&str>) {
+    let mut parts = Vec::new();
+    if let Some(address) = node.name_server_address() {
+        parts.push(format!("name server on {address}"));
+    }
+    if let (Some(address), Some(cast)) = (node.broker_address(), node.broker()) {
+        parts.push(format!("broker {} on {address}, known as {}", cast.broker_name, cast.advertised));
+    }
+    if let Some(store) = store {
+        parts.push(format!("store in {store}"));
+    }
+    let namesrv = match node.name_server_address().map(|address| address.port()) {
+        Some(9876) => String::new(),
+        Some(port) => format!(" -n 127.0.0.1:{port}"),
+        None => " -n NAMESRV:9876".to_owned(),
+    };
+    let lines = format!(
+        "{}\n\
+         try:  echo hello | troupemq produce{namesrv} --topic demo\n\
+         then: troupemq consume{namesrv} --topic demo --from first\n",
+        parts.join("; ")
+    );
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
+        tracing::warn!(%error, "the greeting could not be printed");
+    }
+}
