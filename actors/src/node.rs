@@ -18,6 +18,8 @@ mod end_to_end_test;
 mod golden_test;
 #[cfg(test)]
 mod group_test;
+#[cfg(test)]
+mod hostile_test;
 mod name_server;
 mod naming;
 mod people;

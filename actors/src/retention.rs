@@ -4,6 +4,7 @@
 //! Invariants:
 //! - it waits for the disk, so it runs on a thread of its own: neither an arbiter nor a sync group waits for it;
 //! - the checkpoint is saved about every second while the log grows, under steady load too;
+//! - memory of the process stays bounded however much is read: what is old is unmapped every round;
 //! - a failure to delete is told and tried again at the next round; a failure to save poisons the node, because
 //!   queues whose files cannot be flushed cannot be trusted.
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 use troupemq_store::commit_log::flusher::FlushWatch;
 use troupemq_store::dispatch::DispatchFlusher;
 use troupemq_store::retention::Keeper;
-use troupemq_store::{Marks, QueueTable, StoreConfig, StoreError};
+use troupemq_store::{LogReader, Marks, QueueTable, StoreConfig, StoreError};
 
 use crate::config::NodeClock;
 use crate::poison::Poison;
@@ -24,6 +25,9 @@ const ROUND: Duration = Duration::from_secs(1);
 /// Rounds between two looks for what may be deleted.
 const CLEAN_EVERY: u32 = 10;
 
+/// Bytes behind the flushed position that stay mapped: consumers who keep up read there.
+const KEEP_MAPPED_BYTES: u64 = 64 << 20;
+
 /// What the thread owns.
 #[derive(Debug)]
 pub struct Upkeep {
@@ -31,6 +35,8 @@ pub struct Upkeep {
     pub marks: Marks,
     /// How far the log is flushed.
     pub log: FlushWatch,
+    /// The log's segments.
+    pub reader: LogReader,
     /// The queues, whose ends stand in the checkpoint.
     pub queues: QueueTable,
     /// Flushes queues and index.
@@ -91,6 +97,7 @@ fn work(mut upkeep: Upkeep, orders: &Receiver<Order>, poison: &Poison) -> Marks 
             Ok(flushed_to) => saved_at = flushed_to,
             Err(error) => poison.trip(format!("the checkpoint could not be saved: {error}")),
         }
+        upkeep.unmap_old(saved_at);
         rounds += 1;
         if is_asked || rounds >= CLEAN_EVERY {
             rounds = 0;
@@ -107,6 +114,16 @@ impl Upkeep {
             self.marks.save(&self.log, &self.queues, &self.derived)?;
         }
         Ok(flushed_to)
+    }
+
+    /// Takes what readers of old messages have mapped out of the process again; the page cache keeps it.
+    fn unmap_old(&self, flushed_to: u64) {
+        let old = flushed_to.saturating_sub(KEEP_MAPPED_BYTES);
+        for segment in self.reader.segments().snapshot().iter().take_while(|segment| segment.end() <= old) {
+            if let Err(error) = segment.mapping().drop_pages(0..segment.mapping().len()) {
+                tracing::debug!(%error, "pages of old messages stay mapped");
+            }
+        }
     }
 
     fn clean(&self, is_asked: bool) {

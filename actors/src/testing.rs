@@ -73,6 +73,13 @@ impl Client {
         self.socket.write_all(bytes).expect("the connection takes bytes");
     }
 
+    /// Sends a request if the connection still takes it.
+    pub fn try_send(&mut self, request: &Command) -> bool {
+        let mut out = BytesMut::new();
+        request.encode(&mut out);
+        self.socket.write_all(&out).is_ok()
+    }
+
     /// Sends a request and returns its opaque.
     pub fn send(&mut self, mut request: Command) -> i32 {
         request.opaque = self.next_opaque;
@@ -127,7 +134,8 @@ impl Client {
 
     /// Closes the sending half.
     pub fn finish(&mut self) {
-        self.socket.shutdown(std::net::Shutdown::Write).expect("the half can be closed");
+        // A peer that has closed already leaves nothing to close.
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
     }
 }
 

@@ -233,7 +233,7 @@ impl Reader {
     async fn look_at(&mut self, frame: &[u8]) -> Result<(), End> {
         let view = CommandView::parse(frame).map_err(End::Garbage)?;
         if view.is_response() {
-            return self.answered(frame);
+            return self.answered(owned(&view, frame));
         }
         match &self.wire.served {
             Served::Broker(cast) if send::is_send(view.code) => {
@@ -247,11 +247,10 @@ impl Reader {
                 Ok(())
             }
             Served::Broker(cast) if crate::pull::is_pull(view.code) => {
-                let request = owned(frame)?;
-                crate::pull::first(&self.wire, cast, request);
+                crate::pull::first(&self.wire, cast, owned(&view, frame));
                 Ok(())
             }
-            _ => self.call(owned(frame)?).await,
+            _ => self.call(owned(&view, frame)).await,
         }
     }
 
@@ -262,8 +261,7 @@ impl Reader {
         }
     }
 
-    fn answered(&self, frame: &[u8]) -> Result<(), End> {
-        let answer = owned(frame)?;
+    fn answered(&self, answer: Command) -> Result<(), End> {
         let waiter = self.wire.pending.borrow_mut().take(answer.opaque);
         match waiter {
             Some(waiter) => waiter.answer(Ok(answer)),
@@ -298,8 +296,9 @@ impl Reader {
     }
 }
 
-fn owned(frame: &[u8]) -> Result<Command, End> {
-    Command::decode(Bytes::copy_from_slice(frame)).map_err(End::Garbage)
+/// A command that outlives the buffer of the read.
+fn owned(view: &CommandView<'_>, frame: &[u8]) -> Command {
+    Command::from_view(view, &Bytes::copy_from_slice(frame))
 }
 
 /// Writes the answer to `request`, unless it wants none.

@@ -129,6 +129,7 @@ fn start_store(
     let upkeep = Upkeep {
         marks,
         log: flusher.watch(),
+        reader: reader.clone(),
         queues: queues.clone(),
         derived: dispatch.flusher().clone(),
         keeper,

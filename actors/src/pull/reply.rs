@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use troupemq_codec::command::Head;
 use troupemq_codec::request::PullMessageReplyHeader;
 use troupemq_codec::{Command, ResponseCode};
 
@@ -32,13 +33,11 @@ pub(crate) fn write(wire: &Rc<Wire>, parcel: &Parcel, reading: Reading) {
         group_sys_flag: Some(0),
         ..PullMessageReplyHeader::default()
     };
-    let answer = Command::response(reading.status.code(parcel.header.queue_offset))
-        .with_remark(troupemq_codec::Text::from_static(reading.status.name()))
-        .with_header(&header)
-        .answering(&parcel.request);
+    let (code, request) = (reading.status.code(parcel.header.queue_offset), &parcel.request);
+    let head = Head::answer(code, request.opaque, request.form).with_remark(reading.status.name());
     let body_len = reading.slices.iter().map(bytes::Bytes::len).sum();
     wire.write(|out| {
-        answer.encode_head(body_len, out.tail());
+        header.encode_head(head, body_len, out.tail());
         reading.slices.into_iter().for_each(|slice| out.push(slice));
     });
 }

@@ -1,0 +1,128 @@
+//! Peers that lie, stall, or close in the middle: the node stays up and its memory bounded.
+//!
+//! Invariants:
+//! - random tests print their seed when they fail.
+
+use bytes::BytesMut;
+use troupemq_codec::ResponseCode;
+
+use crate::node::{Node, NodeHandle};
+use crate::testing::{Client, pull_request, send_request, small_broker, start_broker};
+
+/// A small generator of numbers, the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, max: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % max
+    }
+
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.below(256)).unwrap()
+    }
+}
+
+fn assert_healthy(node: &NodeHandle, seed: u64) {
+    let answer = Client::of(node).produce("Healthy", 0, b"x", "");
+    assert_eq!(answer.code, 0, "seed {seed}: {answer:?}");
+    assert_eq!(node.broker().unwrap().poison.cause(), None, "seed {seed}");
+}
+
+#[test]
+fn mutated_frames_never_bring_a_node_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    assert_healthy(&node, 0);
+    for seed in 1..200 {
+        let mut random = Random(seed);
+        let mut bytes = BytesMut::new();
+        send_request("Healthy", 0, &[1; 100], "KEYS\u{1}k\u{2}").encode(&mut bytes);
+        pull_request("Healthy", 0, 0, "A || B").encode(&mut bytes);
+        for _ in 0..1 + random.below(8) {
+            let at = random.below(bytes.len());
+            bytes[at] = random.byte();
+        }
+        bytes.truncate(1 + random.below(bytes.len()));
+        let mut client = Client::of(&node);
+        client.write(&bytes);
+        client.finish();
+        // Whatever comes back, the connection ends.
+        while client.receive().is_some() {}
+    }
+    assert_healthy(&node, 200);
+}
+
+#[test]
+fn random_bytes_never_bring_a_node_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    for seed in 1..100 {
+        let mut random = Random(seed);
+        // A length that may be true makes the rest look like a frame.
+        let mut bytes = vec![0, 0, 0, random.byte(), random.byte() & 1, 0, 0, random.byte()];
+        bytes.extend((0..random.below(600)).map(|_| random.byte()));
+        let mut client = Client::of(&node);
+        client.write(&bytes);
+        client.finish();
+        while client.receive().is_some() {}
+    }
+    assert_healthy(&node, 100);
+}
+
+#[test]
+fn a_peer_that_closes_its_half_gets_what_it_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    for _ in 0..10 {
+        client.send(send_request("Half", 0, b"x", ""));
+    }
+    client.finish();
+    let answers = std::iter::from_fn(|| client.receive()).filter(|answer| answer.code == 0).count();
+    assert_eq!(answers, 10);
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_closed_and_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.net.outbound_max_bytes = 64 << 10;
+    config.net.stall_ms = 200;
+    let node = Node::start(config).unwrap();
+    let mut good = Client::of(&node);
+    for _ in 0..8 {
+        assert_eq!(good.produce("Slow", 0, &[7; 100_000], "").code, 0);
+    }
+    let mut slow = Client::of(&node);
+    // Each asks for all the messages: 400 answers are far more than the sockets hold.
+    let asked = (0..400).take_while(|_| slow.try_send(&pull_request("Slow", 0, 0, "*"))).count();
+    assert!(asked > 0);
+    // Others are served meanwhile; the slow one is closed when nothing has moved for the stall time.
+    let broker = node.broker().unwrap().clone();
+    while broker.directory.links() > 1 {
+        assert_eq!(good.pull("Slow", 0, 0, "*").code, 0);
+    }
+    assert_eq!(good.produce("Slow", 1, b"x", "").code, 0);
+}
+
+#[test]
+fn large_frames_that_never_come_whole_take_no_more_than_the_purse() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.net.in_flight_max_bytes = 20 << 20;
+    config.net.idle_ms = 700;
+    let node = Node::start(config).unwrap();
+    let credits = node.broker().unwrap().credits.clone();
+    let mut liars: Vec<Client> = (0..4).map(|_| Client::of(&node)).collect();
+    for liar in &mut liars {
+        // 12 MiB are announced, a megabyte comes.
+        liar.write(&[0, 0xC0, 0, 0, 0, 0, 0, 2, b'{', b'}']);
+        liar.write(&vec![0; 1 << 20]);
+    }
+    assert!(credits.used_bytes() <= 20 << 20);
+    let mut good = Client::of(&node);
+    assert_eq!(good.produce("T", 0, b"x", "").response_code(), ResponseCode::SUCCESS);
+    liars.iter_mut().for_each(|liar| assert!(liar.receive().is_none()));
+    assert_healthy(&node, 0);
+}
