@@ -18,6 +18,8 @@ mod golden_test;
 use std::path::Path;
 use std::sync::Arc;
 
+use troupemq_codec::topic::{TopicConfig, TopicConfigTable};
+
 use crate::abort_mark::AbortMark;
 use crate::checkpoint::{Checkpoint, CheckpointFile, Reached};
 use crate::clock::Clock;
@@ -40,6 +42,7 @@ use crate::reaper::Reaper;
 use crate::retention::{Keeper, SpaceGuard, disk_use};
 use crate::segment::{Allocate, SegmentWriter};
 use crate::segments::Segments;
+use crate::tables::TableFile;
 
 /// The parts of an open store.
 #[derive(Debug)]
@@ -201,6 +204,7 @@ fn look(config: StoreConfig) -> Result<Found, StoreError> {
     let config = StoreConfig { log_segment_bytes: files.segment_bytes, ..config };
     let abort = AbortMark::set(&paths.abort())?;
     let queues = QueueTable::load(&config)?;
+    declare_batch_topics(&paths, &queues);
     let dispatched_to = queues.recover(if was_closed { Trust::Clean } else { Trust::Unclean })?;
     let known = Known {
         was_closed,
@@ -293,6 +297,22 @@ pub fn close(closing: Closing) -> Result<(), StoreError> {
         return Ok(());
     }
     marks.abort.clear()
+}
+
+/// Says which topics have batch queues, in case their files have to be made anew.
+fn declare_batch_topics(paths: &Paths, queues: &QueueTable) {
+    match TableFile::<TopicConfigTable>::open(paths.root()) {
+        Ok((_, table)) => {
+            let is_batch = |config: &TopicConfig| {
+                config.attributes.get("queue.type").is_some_and(|kind| kind == "BatchCQ")
+            };
+            for (topic, _) in table.topic_config_table.iter().filter(|(_, config)| is_batch(config)) {
+                queues.declare_batch(topic);
+            }
+        }
+        // Whoever owns the table refuses to go on without it; the log does not depend on it.
+        Err(error) => tracing::warn!(%error, "the table of topics cannot be read"),
+    }
 }
 
 /// The log gives out the offsets behind what the queues hold.

@@ -109,6 +109,10 @@ fn killed(seed: u64, count: usize) -> (TempDir, Vec<Kept>, Random) {
     (dir, kept, random)
 }
 
+fn copy(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+}
+
 fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -194,9 +198,6 @@ fn damage(path: &Path, random: &mut Random) -> usize {
 fn an_older_checkpoint_or_older_queues_only_cost_a_longer_replay() {
     let (dir, kept, mut random) = killed(300, 100);
     let old = TempDir::new().unwrap();
-    let copy = |from: &Path, to: &Path| {
-        assert!(std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
-    };
     for name in ["checkpoint", "consumequeue", "index"] {
         copy(&dir.path().join(name), &old.path().join(name));
     }
@@ -252,4 +253,47 @@ fn a_lost_log_takes_its_queues_with_it() {
     let (dir, _, mut random) = killed(600, 100);
     std::fs::remove_dir_all(dir.path().join("commitlog")).unwrap();
     assert_recovers(&dir, &[], &mut random);
+}
+
+/// A disk that lost its power: of what was not forced to it, each page may be there or not.
+#[test]
+fn a_loss_of_power_costs_nothing_that_was_flushed() {
+    for seed in 700..720 {
+        let (dir, mut kept, mut random) = killed(seed, 100);
+        let mut opened = open_one(config(&dir));
+        kept.extend(fill(&mut opened, &mut random, 60));
+        let flushed_to = opened.flusher.flush().unwrap();
+        let derived = TempDir::new().unwrap();
+        if random.below(2) == 0 {
+            opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher()).unwrap();
+        }
+        for name in ["checkpoint", "consumequeue", "index"] {
+            copy(&dir.path().join(name), &derived.path().join(name));
+        }
+        kept.extend(fill(&mut opened, &mut random, 60));
+        let end = opened.reader.wrote_to();
+        drop(opened);
+        lose_pages(&dir, flushed_to, end, &mut random);
+        for name in ["consumequeue", "index"].into_iter().filter(|_| seed % 3 == 0) {
+            std::fs::remove_dir_all(dir.path().join(name)).unwrap();
+            copy(&derived.path().join(name), &dir.path().join(name));
+        }
+        let opened = open_one(config(&dir));
+        let cut = opened.report.log_end;
+        assert!(cut >= flushed_to, "seed {seed}");
+        drop(opened);
+        kept.retain(|one| one.log_offset < cut);
+        assert_recovers(&dir, &kept, &mut random);
+    }
+}
+
+/// Zeroes pages of the log behind `from`, each with a chance of a half.
+fn lose_pages(dir: &TempDir, from: u64, to: u64, random: &mut Random) {
+    for page in (from.next_multiple_of(4_096)..to).step_by(4_096) {
+        if random.below(2) == 0 {
+            let path = dir.path().join("commitlog").join(format!("{:020}", page / 65_536 * 65_536));
+            let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all_at(&[0; 4_096], page % 65_536).unwrap();
+        }
+    }
 }

@@ -166,9 +166,10 @@ fn missing_queue_folders_are_built_again_from_the_log() {
         }
         let opened = open_dir(&golden.dir());
         assert_eq!(opened.report.log_end, golden.found().commit_log_max_offset);
-        for java in golden.found().queues.iter().filter(|java| java.kind == "SimpleCQ") {
+        for java in &golden.found().queues {
             let queue = opened.queues.get(&java.topic, java.queue_id).expect("every queue is built");
             assert_eq!((queue.min_offset(), queue.max_offset()), (java.min, java.max), "{set}");
+            assert_eq!(queue.kind() == crate::QueueKind::Batch, java.kind == "BatchCQ", "{set}");
         }
     }
 }
