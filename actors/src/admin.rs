@@ -3,6 +3,9 @@
 //! Invariants:
 //! - one subject is one file; `router` says which request goes where.
 
+pub mod clients;
+pub mod groups;
+pub mod progress;
 pub mod topic;
 pub mod topic_stats;
 

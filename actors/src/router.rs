@@ -13,14 +13,17 @@ use std::sync::Arc;
 
 use troupemq_codec::Request;
 use troupemq_codec::request::{
-    CheckClientConfig, DeleteTopicInBroker, GetAllTopicConfig, GetConsumerListByGroup,
-    GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, GetSystemTopicListFromBroker, GetTopicConfig,
-    GetTopicStatsInfo, HeartBeat, LockBatchMq, QueryConsumerOffset, QueryMessage, SearchOffsetByTimestamp,
-    UnlockBatchMq, UnregisterClient, UpdateAndCreateTopic, UpdateAndCreateTopicList, UpdateConsumerOffset,
-    ViewMessageById,
+    CheckClientConfig, DeleteSubscriptiongroup, DeleteTopicInBroker, GetAllProducerInfo,
+    GetAllSubscriptiongroupConfig, GetAllTopicConfig, GetBrokerConsumeStats, GetConsumeStats,
+    GetConsumerConnectionList, GetConsumerListByGroup, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset,
+    GetProducerConnectionList, GetSubscriptiongroupConfig, GetSystemTopicListFromBroker, GetTopicConfig,
+    GetTopicStatsInfo, HeartBeat, LockBatchMq, QueryConsumeTimeSpan, QueryConsumerOffset, QueryMessage,
+    QuerySubscriptionByConsumer, QueryTopicConsumeByWho, QueryTopicsByConsumer, SearchOffsetByTimestamp,
+    UnlockBatchMq, UnregisterClient, UpdateAndCreateSubscriptiongroup, UpdateAndCreateSubscriptiongroupList,
+    UpdateAndCreateTopic, UpdateAndCreateTopicList, UpdateConsumerOffset, ViewMessageById,
 };
 
-use crate::admin::{topic, topic_stats};
+use crate::admin::{clients, groups, progress, topic, topic_stats};
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link, Refusal};
 use crate::{heartbeat, name_server, offsets, query, rebalance};
@@ -103,6 +106,20 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         GetSystemTopicListFromBroker::CODE => topic::system_topics(cast, call).await,
         GetTopicConfig::CODE => topic::topic_config(cast, call).await,
         GetTopicStatsInfo::CODE => topic_stats::topic_stats(cast, call).await,
+        GetConsumerConnectionList::CODE => clients::consumer_connections(cast, call).await,
+        GetProducerConnectionList::CODE => clients::producer_connections(cast, call).await,
+        GetAllProducerInfo::CODE => clients::all_producers(cast, call).await,
+        QueryTopicConsumeByWho::CODE => clients::groups_of_topic(cast, call).await,
+        QueryTopicsByConsumer::CODE => clients::topics_of_group(cast, call).await,
+        QuerySubscriptionByConsumer::CODE => clients::subscription(cast, call).await,
+        UpdateAndCreateSubscriptiongroup::CODE => groups::update_group(cast, call).await,
+        UpdateAndCreateSubscriptiongroupList::CODE => groups::update_groups(cast, call).await,
+        GetAllSubscriptiongroupConfig::CODE => groups::all_groups(cast, call).await,
+        DeleteSubscriptiongroup::CODE => groups::delete_group(cast, call).await,
+        GetSubscriptiongroupConfig::CODE => groups::group_config(cast, call).await,
+        GetConsumeStats::CODE => progress::consume_stats(cast, call).await,
+        GetBrokerConsumeStats::CODE => progress::broker_consume_stats(cast, call).await,
+        QueryConsumeTimeSpan::CODE => progress::time_span(cast, call).await,
         code => Err(Refusal::unsupported(code)),
     }
 }
