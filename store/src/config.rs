@@ -58,6 +58,15 @@ pub struct StoreConfig {
     /// Delays of the fixed levels, level 1 first. Default: RocketMQ's 18, `1s` … `2h`.
     #[serde(rename = "messageDelayLevel")]
     pub delay_levels: String,
+    /// Size of a new timer log's files in bytes. Default: 100 MiB. Bounds: 4 KiB … 2 GiB − 1.
+    #[serde(rename = "mappedFileSizeTimerLog")]
+    pub timer_log_file_bytes: u64,
+    /// Width of a slot of the timer wheel. Default: 1,000 ms. Bounds: 1 … 1,000.
+    #[serde(rename = "timerPrecisionMs")]
+    pub timer_precision_ms: u32,
+    /// Slots ahead up to which a timer goes to its own; later ones go round. Default: 172,800. Bounds: 2 … 604,740.
+    #[serde(rename = "timerRollWindowSlot")]
+    pub timer_roll_window_slots: u32,
     /// Longest body in bytes. Default: 4 MiB. Bounds: 10 … a quarter of 2 GiB.
     #[serde(rename = "maxMessageSize")]
     pub body_max_bytes: u32,
@@ -134,6 +143,9 @@ impl Default for StoreConfig {
             index_entries_max: 20_000_000,
             index_enabled: true,
             delay_levels: "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h".to_owned(),
+            timer_log_file_bytes: 100 << 20,
+            timer_precision_ms: 1_000,
+            timer_roll_window_slots: 172_800,
             body_max_bytes: 4 << 20,
             flush: FlushMode::Async,
             flush_interval_ms: 500,
@@ -171,6 +183,9 @@ impl StoreConfig {
             ("mappedFileSizeConsumeQueueExt", self.queue_extension_file_bytes, 4096, FILE_MAX_BYTES),
             ("maxHashSlotNum", self.index_slots_max.into(), 1, FILE_MAX_BYTES),
             ("maxIndexNum", self.index_entries_max.into(), 2, FILE_MAX_BYTES),
+            ("mappedFileSizeTimerLog", self.timer_log_file_bytes, 4096, FILE_MAX_BYTES),
+            ("timerPrecisionMs", self.timer_precision_ms.into(), 1, 1_000),
+            ("timerRollWindowSlot", self.timer_roll_window_slots.into(), 2, 604_740),
             ("maxMessageSize", self.body_max_bytes.into(), 10, FILE_MAX_BYTES / 4),
             ("flushIntervalCommitLog", self.flush_interval_ms.into(), 1, 60_000),
             ("flushCommitLogBytes", self.flush_bytes, 4096, 1 << 40),

@@ -32,6 +32,7 @@ pub mod segments;
 pub mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod timer;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit_log::batch::{AppendBatch, PendingRecord};

@@ -1,0 +1,53 @@
+//! `config/timercheck`: how far timed delivery has come (RocketMQ: `TimerCheckpoint`).
+//!
+//! Invariants:
+//! - a missing or short file means that nothing is known;
+//! - the precision stands where Java neither reads nor writes: a wheel of another one is not believed.
+//!
+//! | byte | size | meaning |
+//! |---|---|---|
+//! | 0 | 56 | the check point of the codec |
+//! | 2048 | 8 | `TROUPETM` |
+//! | 2056 | 8 | precision of the wheel, ms |
+//! | 4096 | | end of the file |
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use troupemq_codec::timer_record::{CHECKPOINT_BYTES, TimerCheckpoint};
+
+use crate::error::StoreError;
+
+const FILE_BYTES: u64 = 4096;
+const OURS_AT: usize = 2048;
+const OURS_MAGIC: &[u8; 8] = b"TROUPETM";
+
+/// Reads the check point, and the precision of the wheel if it is noted.
+pub(crate) fn read(path: &Path) -> Result<(TimerCheckpoint, Option<i64>), StoreError> {
+    match fs::read(path) {
+        Ok(bytes) => {
+            let whole = bytes.get(..CHECKPOINT_BYTES).unwrap_or_default();
+            let ours = bytes.get(OURS_AT..).and_then(|ours| ours.strip_prefix(OURS_MAGIC));
+            let precision_ms =
+                ours.and_then(|ours| ours.first_chunk()).map(|bytes| i64::from_be_bytes(*bytes));
+            Ok((TimerCheckpoint::decode(whole).unwrap_or_default(), precision_ms))
+        }
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok((TimerCheckpoint::default(), None)),
+        Err(cause) => Err(StoreError::io("read", path)(cause)),
+    }
+}
+
+/// Writes and forces the check point and the precision of the wheel.
+pub(crate) fn save(path: &Path, checkpoint: &TimerCheckpoint, precision_ms: i64) -> Result<(), StoreError> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
+    }
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = opened.map_err(StoreError::io("open", path))?;
+    file.write_all_at(&checkpoint.encode(), 0).map_err(StoreError::io("write", path))?;
+    let ours = [*OURS_MAGIC, precision_ms.to_be_bytes()].concat();
+    file.write_all_at(&ours, OURS_AT as u64).map_err(StoreError::io("write", path))?;
+    file.set_len(FILE_BYTES).map_err(StoreError::io("size", path))?;
+    file.sync_all().map_err(StoreError::io("flush", path))
+}

@@ -1,0 +1,207 @@
+//! The timer log: one unit for each timer, linked backwards through its slot (RocketMQ: `TimerLog`).
+//!
+//! Invariants:
+//! - units never cross a file; sixteen bytes stay free for the blank that closes it;
+//! - behind the end all bytes of the last file are zero;
+//! - a unit links only to an older one, so every walk along a chain ends.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use troupemq_codec::timer_record::{
+    TimerScan, TimerUnit, UNIT_BLANK_BYTES, UNIT_BYTES, scan_timer_log, timer_blank,
+};
+
+use crate::error::StoreError;
+use crate::segment::{Allocate, SegmentWriter};
+use crate::segments::{SegmentFile, Segments, list_files};
+
+/// The timer log, owned by its one writer.
+#[derive(Debug)]
+pub(crate) struct TimerLog {
+    dir: PathBuf,
+    segments: Arc<Segments>,
+    writer: Option<SegmentWriter>,
+    segment_bytes: u64,
+}
+
+impl TimerLog {
+    /// Opens the files and finds the end: the first place from the segment of `from` on that holds no unit, or
+    /// one that `keep` refuses. Hands each unit of those segments to `visit` with its position.
+    pub(crate) fn open(
+        dir: PathBuf,
+        new_bytes: u64,
+        from: u64,
+        mut keep: impl FnMut(u64, &TimerUnit) -> bool,
+    ) -> Result<TimerLog, StoreError> {
+        let files = sound_row(&dir)?;
+        let segment_bytes = files.first().map_or(new_bytes, |first| first.len);
+        let mut opened = Vec::new();
+        let mut writer = None;
+        for file in files {
+            if writer.is_some() {
+                // Behind the end.
+                std::fs::remove_file(&file.path).map_err(StoreError::io("remove", &file.path))?;
+                continue;
+            }
+            let mut segment = SegmentWriter::open(&file.path, file.start, segment_bytes)?;
+            let end = match file.start + segment_bytes > from {
+                true => find_end(segment.whole(), file.start, &mut keep),
+                false => None,
+            };
+            opened.push(Arc::clone(segment.segment()));
+            match end {
+                None => segment.publish(file.start + segment_bytes),
+                Some(end) => {
+                    segment.publish(end);
+                    segment.tail().fill(0);
+                    writer = Some(segment);
+                }
+            }
+        }
+        Ok(TimerLog { dir, segments: Arc::new(Segments::new(opened)), writer, segment_bytes })
+    }
+
+    /// The segments, for the thread that forces them to the disk.
+    pub(crate) fn segments(&self) -> &Arc<Segments> {
+        &self.segments
+    }
+
+    /// Position behind the last unit.
+    pub(crate) fn end(&self) -> u64 {
+        match &self.writer {
+            Some(writer) => writer.position(),
+            None => self.segments.last().map_or(0, |last| last.end()),
+        }
+    }
+
+    /// Appends a unit and answers its position.
+    pub(crate) fn append(&mut self, unit: &TimerUnit) -> Result<u64, StoreError> {
+        let is_full = |writer: &SegmentWriter| writer.remaining() < UNIT_BYTES + UNIT_BLANK_BYTES;
+        if self.writer.as_ref().is_none_or(is_full) {
+            self.roll()?;
+        }
+        let writer = self.writer.as_mut().expect("a segment was made if there was none");
+        let position = writer.position();
+        writer.append(&unit.encode());
+        Ok(position)
+    }
+
+    /// The unit at a position.
+    pub(crate) fn unit(&self, position: i64) -> Option<TimerUnit> {
+        let position = u64::try_from(position).ok()?;
+        let read = |segment: &Arc<crate::segment::Segment>| {
+            TimerUnit::decode(segment.slice(position, UNIT_BYTES)?).ok()
+        };
+        self.segments.with(position, read).flatten()
+    }
+
+    /// The last unit of the log.
+    pub(crate) fn last(&self) -> Option<TimerUnit> {
+        let end = self.end();
+        let segment = self.segments.at(end.checked_sub(1)?)?;
+        let used = end - segment.start();
+        let full = used == self.segment_bytes;
+        let unit_bytes = UNIT_BYTES as u64;
+        // In a closed file the last unit stands in front of the blank.
+        let units = if full { (used - UNIT_BLANK_BYTES as u64) / unit_bytes } else { used / unit_bytes };
+        let position = segment.start() + units.checked_sub(1)? * unit_bytes;
+        self.unit(position.cast_signed())
+    }
+
+    /// Hands every unit from position `from` on to `visit`.
+    pub(crate) fn each_from(&self, from: u64, mut visit: impl FnMut(u64, &TimerUnit)) {
+        for segment in self.segments.snapshot().iter().filter(|segment| segment.end() > from) {
+            let mut walk = |position: u64, unit: &TimerUnit| {
+                if position >= from {
+                    visit(position, unit);
+                }
+                true
+            };
+            find_end(segment.mapping().bytes(), segment.start(), &mut walk);
+        }
+    }
+
+    /// Start of the first segment whose units were written at `written_ms` or later, as far as the first units
+    /// tell: everything older stands in front.
+    pub(crate) fn start_of(&self, written_ms: i64) -> u64 {
+        let list = self.segments.snapshot();
+        let mut start = list.first().map_or(0, |first| first.start());
+        for segment in list.iter() {
+            match segment.slice(segment.start(), UNIT_BYTES).and_then(|bytes| TimerUnit::decode(bytes).ok()) {
+                Some(unit) if unit.written_ms <= written_ms => start = segment.start(),
+                _ => break,
+            }
+        }
+        start
+    }
+
+    /// Deletes the files, except the last, whose last unit speaks of a record before `log_min`.
+    pub(crate) fn expire(&self, log_min: u64) -> Result<usize, StoreError> {
+        let list = self.segments.snapshot();
+        let unit_bytes = UNIT_BYTES as u64;
+        let units = (self.segment_bytes - UNIT_BLANK_BYTES as u64) / unit_bytes;
+        let mut below = 0;
+        for segment in list.iter().take(list.len().saturating_sub(1)) {
+            let last = segment.start() + (units - 1) * unit_bytes;
+            match self.unit(last.cast_signed()) {
+                Some(unit) if unit.log_offset.cast_unsigned() < log_min => below = segment.end(),
+                _ => break,
+            }
+        }
+        let gone = self.segments.take_before(below);
+        for segment in &gone {
+            std::fs::remove_file(segment.path()).map_err(StoreError::io("remove", segment.path()))?;
+        }
+        Ok(gone.len())
+    }
+
+    fn roll(&mut self) -> Result<(), StoreError> {
+        if let Some(mut full) = self.writer.take() {
+            let remaining = i32::try_from(full.remaining()).expect("a segment is shorter than 2 GiB");
+            full.append(&timer_blank(remaining));
+            full.publish(full.segment().end());
+        }
+        std::fs::create_dir_all(&self.dir).map_err(StoreError::io("create", &self.dir))?;
+        let start = self.end();
+        let writer = SegmentWriter::create(&self.dir, start, self.segment_bytes, Allocate::Sparse)?;
+        self.segments.push(Arc::clone(writer.segment()));
+        self.writer = Some(writer);
+        Ok(())
+    }
+}
+
+/// Walks over the units of a segment; answers where they end if it is not closed by a blank.
+fn find_end(bytes: &[u8], start: u64, keep: &mut impl FnMut(u64, &TimerUnit) -> bool) -> Option<u64> {
+    let mut at = 0;
+    loop {
+        let position = start + at as u64;
+        match scan_timer_log(bytes.get(at..).unwrap_or_default()) {
+            TimerScan::Unit(unit) if unit.previous < position.cast_signed() && keep(position, &unit) => {
+                at += UNIT_BYTES;
+            }
+            TimerScan::Blank => return None,
+            _ => return Some(position),
+        }
+    }
+}
+
+/// The files of the log, as long as they form a row of equal files; what does not is removed: the timers of the
+/// topic make it again.
+fn sound_row(dir: &Path) -> Result<Vec<SegmentFile>, StoreError> {
+    let mut files = list_files(dir)?;
+    let len = files.first().map_or(0, |first| first.len);
+    let min = (UNIT_BYTES + UNIT_BLANK_BYTES) as u64;
+    let mut expected = files.first().map(|first| first.start);
+    let sound = files.iter().take_while(|file| {
+        let fits = len >= min && file.len == len && expected == Some(file.start);
+        expected = Some(file.start + len);
+        fits
+    });
+    let sound = sound.count();
+    for file in files.drain(sound..) {
+        tracing::warn!(file = %file.path.display(), "file does not fit the timer log and is removed");
+        std::fs::remove_file(&file.path).map_err(StoreError::io("remove", &file.path))?;
+    }
+    Ok(files)
+}

@@ -1,0 +1,142 @@
+//! Finding the timers after a start.
+//!
+//! Invariants:
+//! - a unit whose message the log has not, and everything behind it, is cut: the topic enters it again;
+//! - every slot that a unit near the end of the log belongs to is linked anew;
+//! - nothing that is due is lost, however long the stop was.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use troupemq_codec::timer_record::TimerCheckpoint;
+
+use super::log::TimerLog;
+use super::wheel::Wheel;
+use super::{Reached, TIMER_TOPIC, TimerFlusher, TimerPaths, TimerStore, checkpoint};
+use crate::config::StoreConfig;
+use crate::consume_queue::QueueTable;
+use crate::error::StoreError;
+use crate::reader::LogReader;
+
+/// The longest a unit can be ahead of when it was written.
+const WINDOW_MAX_MS: i64 = 7 * 86_400_000;
+/// Bytes in front of the flushed position that are looked at as well (Java: one default segment).
+const LOOK_BACK_BYTES: u64 = 104_857_600;
+
+impl TimerStore {
+    /// Opens the timers of a store whose log and queues are open.
+    pub fn open(
+        config: &StoreConfig,
+        queues: &QueueTable,
+        reader: &LogReader,
+        now_ms: i64,
+    ) -> Result<TimerStore, StoreError> {
+        let paths = TimerPaths {
+            log: config.dir.join("timerlog"),
+            wheel: config.dir.join("timerwheel"),
+            checkpoint: config.dir.join("config").join("timercheck"),
+        };
+        let (known, of_wheel_ms) = checkpoint::read(&paths.checkpoint)?;
+        let precision_ms = i64::from(config.timer_precision_ms);
+        let is_same = of_wheel_ms.is_none_or(|of_wheel_ms| of_wheel_ms == precision_ms);
+        let looked_from = known.flushed_to.max(0).cast_unsigned().saturating_sub(LOOK_BACK_BYTES);
+        let log_end = reader.wrote_to();
+        let log = TimerLog::open(paths.log.clone(), config.timer_log_file_bytes, looked_from, |_, unit| {
+            unit.log_offset.cast_unsigned() < log_end
+        })?;
+        let (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, is_same)?;
+        let read_to_ms = match known.last_read_ms {
+            0 => now_ms - now_ms.rem_euclid(precision_ms),
+            last_read_ms => last_read_ms - last_read_ms.rem_euclid(precision_ms),
+        };
+        let window_ms = i64::from(config.timer_roll_window_slots) * precision_ms;
+        let queue_offset = queue_offset(queues, reader, &log, &known);
+        let mut store = TimerStore {
+            flusher: TimerFlusher {
+                segments: Arc::clone(log.segments()),
+                wheel: wheel.clone(),
+                paths: Arc::new(paths),
+                reached: Arc::new(Reached {
+                    read_to_ms: AtomicI64::new(read_to_ms),
+                    queue_offset: AtomicI64::new(queue_offset),
+                    log_end: AtomicU64::new(log.end()),
+                    flushed_to: AtomicU64::new(0),
+                    master_queue_offset: known.master_queue_offset,
+                    precision_ms,
+                    version: (known.state_version, known.version_timestamp_ms, known.version_counter),
+                }),
+            },
+            log,
+            wheel,
+            precision_ms,
+            window_ms,
+            pending: 0,
+            entered_before: known.queue_offset,
+            delivered_before_ms: read_to_ms,
+        };
+        // Java forces its wheel once a second and not when it stops: the units near the end are linked again
+        // whatever the stop was.
+        let from = if is_new { store.log.start_of(read_to_ms - WINDOW_MAX_MS) } else { looked_from };
+        store.link_again(from)?;
+        store.pending = store.count()?;
+        Ok(store)
+    }
+
+    /// Links the slots of all units from position `from` on, and of those slots that point beyond the log.
+    fn link_again(&mut self, from: u64) -> Result<(), StoreError> {
+        let (end, read_to_ms) = (self.log.end().cast_signed(), self.read_to_ms());
+        let mut from = from;
+        let mut broken = Vec::new();
+        self.wheel.each(&self.flusher.paths.wheel, read_to_ms, |time_ms, slot| {
+            if slot.last >= end || slot.first >= end || slot.first > slot.last {
+                from = from.min(u64::try_from(slot.first).unwrap_or(0));
+                broken.push(time_ms);
+            }
+        })?;
+        for time_ms in broken {
+            self.wheel.clear(time_ms);
+        }
+        let mut touched = BTreeSet::new();
+        self.log.each_from(from, |position, unit| {
+            let time_ms = self.floor(unit.due_ms());
+            if time_ms >= read_to_ms {
+                let position = position.cast_signed();
+                let first = self.wheel.get(time_ms).map_or(position, |slot| slot.first.min(position));
+                self.wheel.put(time_ms, first, position, 0);
+                touched.insert(time_ms);
+            }
+        });
+        for time_ms in touched {
+            let count = self.chain(time_ms).map(|unit| if unit.is_delete() { -1 } else { 1 }).sum();
+            if let Some(slot) = self.wheel.get(time_ms) {
+                self.wheel.put(time_ms, slot.first, slot.last, count);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sums the slots that are not delivered.
+    fn count(&self) -> Result<i64, StoreError> {
+        let mut pending = 0;
+        self.wheel.each(&self.flusher.paths.wheel, self.read_to_ms(), |_, slot| {
+            pending += i64::from(slot.count);
+        })?;
+        Ok(pending)
+    }
+}
+
+/// Offset of the next message to enter: behind the one of the last unit, and behind what the check point knows
+/// to be entered or delivered, unless the log has lost what the check point knows.
+fn queue_offset(queues: &QueueTable, reader: &LogReader, log: &TimerLog, known: &TimerCheckpoint) -> i64 {
+    let of_last = log.last().and_then(|unit| {
+        let log_offset = unit.log_offset.cast_unsigned();
+        reader.record_at(log_offset, |record| record.queue_offset() + 1)
+    });
+    let is_whole = log.end() >= known.flushed_to.cast_unsigned();
+    let offset = of_last.unwrap_or(0).max(if is_whole { known.queue_offset } else { 0 });
+    match queues.get(TIMER_TOPIC, 0) {
+        Some(queue) => offset.clamp(queue.min_offset(), queue.max_offset()),
+        None => 0,
+    }
+}

@@ -1,0 +1,315 @@
+//! Timers on real files: placed, taken, lost and found again; and the files that Java wrote.
+//!
+//! Invariants:
+//! - the log of the store holds one real record for each timer, so that recovery can ask for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use troupemq_codec::message::NewRecord;
+
+use super::*;
+use crate::testing::GoldenStore;
+use crate::{AppendBatch, ManualClock, Opened, StoreConfig, open};
+
+const NOW_MS: i64 = 1_795_968_000_000;
+const HOUR_MS: i64 = 3_600_000;
+
+struct Bench {
+    dir: tempfile::TempDir,
+    store: Opened,
+    timers: TimerStore,
+}
+
+fn config(dir: &Path) -> StoreConfig {
+    StoreConfig {
+        log_segment_bytes: 65_536,
+        queue_file_bytes: 1200,
+        timer_log_file_bytes: 4096,
+        ..StoreConfig::in_dir(dir)
+    }
+}
+
+fn open_timers(config: &StoreConfig, now_ms: i64) -> (Opened, TimerStore) {
+    let store = open(config.clone(), Arc::new(ManualClock::at(now_ms))).unwrap();
+    let timers = TimerStore::open(config, &store.queues, &store.reader, now_ms).unwrap();
+    (store, timers)
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, timers) = open_timers(&config(dir.path()), NOW_MS);
+        Bench { dir, store, timers }
+    }
+
+    /// As a kill leaves it: nothing was closed.
+    fn reopen(self, now_ms: i64) -> Bench {
+        self.reopen_with(now_ms, |config| config)
+    }
+
+    fn reopen_with(self, now_ms: i64, change: impl FnOnce(StoreConfig) -> StoreConfig) -> Bench {
+        let Bench { dir, store, timers } = self;
+        drop((store, timers));
+        let (store, timers) = open_timers(&change(config(dir.path())), now_ms);
+        Bench { dir, store, timers }
+    }
+
+    /// Stores a message in the timer topic and answers what the timer needs of it.
+    fn message(&mut self, due_ms: i64, is_delete: bool) -> NewTimer {
+        let queue = self.store.queues.open_or_create(TIMER_TOPIC, 0).unwrap();
+        let host = "127.0.0.1:10911".parse().unwrap();
+        let record = NewRecord {
+            topic: TIMER_TOPIC,
+            queue_id: 0,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp_ms: 1,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_log_offset: 0,
+            body: b"body",
+            properties: &[],
+        };
+        let mut batch = AppendBatch::default();
+        record.encode(&mut batch.bytes).unwrap();
+        batch.push(0, queue, 1, 0);
+        let appended = self.store.log.append(&mut batch, NOW_MS).unwrap();
+        self.store.dispatch.dispatch(&batch, &appended).unwrap();
+        let record = &batch.records[0];
+        let (log_offset, queue_offset) = (record.log_offset, record.queue_offset);
+        NewTimer { queue_offset, log_offset, size: record.len, due_ms, is_delete, topic_hash: 7 }
+    }
+
+    fn put(&mut self, due_ms: i64, now_ms: i64) -> (u64, Placed) {
+        let timer = self.message(due_ms, false);
+        let placed = self.timers.put(&timer, now_ms).unwrap();
+        self.timers.entered(timer.queue_offset + 1);
+        (timer.log_offset, placed)
+    }
+
+    /// Takes everything that is due, with its slot times.
+    fn take(&mut self, now_ms: i64) -> Vec<(i64, u64)> {
+        let mut taken = Vec::new();
+        while let Some(slot_ms) = self.timers.next_due(now_ms) {
+            let units = self.timers.units(slot_ms);
+            taken.extend(units.iter().map(|unit| (slot_ms, unit.log_offset.cast_unsigned())));
+            self.timers.delivered(slot_ms);
+        }
+        taken
+    }
+}
+
+#[test]
+fn a_timer_is_taken_in_its_slot_and_never_early() {
+    let mut bench = Bench::new();
+    let (late, placed) = bench.put(NOW_MS + 5_000, NOW_MS);
+    let (soon, _) = bench.put(NOW_MS + 3_000, NOW_MS);
+    let (second, _) = bench.put(NOW_MS + 3_000, NOW_MS);
+    assert_eq!(placed, Placed::Wheel);
+    assert_eq!(bench.put(NOW_MS - 1, NOW_MS).1, Placed::Now);
+    assert_eq!((bench.timers.pending(), bench.timers.count_at(NOW_MS + 3_000)), (3, 2));
+    assert_eq!(bench.take(NOW_MS + 3_999), []);
+    assert_eq!(bench.take(NOW_MS + 4_000), [(NOW_MS + 3_000, soon), (NOW_MS + 3_000, second)]);
+    assert_eq!(bench.take(NOW_MS + 60_000), [(NOW_MS + 5_000, late)]);
+    assert_eq!((bench.timers.pending(), bench.timers.read_to_ms()), (0, NOW_MS + 60_000));
+    assert_eq!(bench.put(NOW_MS + 59_000, NOW_MS).1, Placed::Now);
+}
+
+#[test]
+fn a_cancellation_stands_among_the_units_of_its_slot() {
+    let mut bench = Bench::new();
+    bench.put(NOW_MS + 3_000, NOW_MS);
+    let cancel = bench.message(NOW_MS + 3_000, true);
+    bench.timers.put(&cancel, NOW_MS).unwrap();
+    assert_eq!(bench.timers.pending(), 0);
+    let units = bench.timers.units(NOW_MS + 3_000);
+    assert_eq!(units.iter().map(TimerUnit::is_delete).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn far_timers_go_round_without_meeting_in_one_slot() {
+    let mut bench = Bench::new();
+    let mut slots = BTreeSet::new();
+    for second in 0..100 {
+        let due_ms = NOW_MS + 40 * 24 * HOUR_MS + second * 1_000;
+        assert_eq!(bench.put(due_ms, NOW_MS).1, Placed::Roll);
+    }
+    while let Some(slot_ms) = bench.timers.next_due(NOW_MS + 48 * HOUR_MS) {
+        let units = bench.timers.units(slot_ms);
+        assert!(units.iter().all(TimerUnit::is_roll));
+        assert!((24 * HOUR_MS..48 * HOUR_MS).contains(&(slot_ms - NOW_MS)), "{slot_ms}");
+        slots.insert(slot_ms);
+        bench.timers.delivered(slot_ms);
+    }
+    assert_eq!(slots.len(), 100);
+}
+
+#[test]
+fn everything_is_there_after_a_kill_whatever_was_flushed() {
+    for flushed in [None, Some(30), Some(149)] {
+        let mut bench = Bench::new();
+        let mut wanted = Vec::new();
+        for number in 0..150_i64 {
+            let due_ms = NOW_MS + 10_000 + number % 7 * 1_000;
+            wanted.push((due_ms, bench.put(due_ms, NOW_MS).0));
+            if flushed == Some(number) {
+                bench.timers.flusher().flush().unwrap();
+            }
+        }
+        wanted.sort_unstable();
+        let mut bench = bench.reopen(NOW_MS + 1_000);
+        assert_eq!((bench.timers.pending(), bench.timers.next_queue_offset()), (150, 150));
+        assert_eq!(bench.take(NOW_MS + HOUR_MS), wanted, "{flushed:?}");
+    }
+}
+
+#[test]
+fn a_wheel_or_log_that_is_gone_is_made_again() {
+    for file in ["timerwheel", "timerlog", "config/timercheck"] {
+        let mut bench = Bench::new();
+        let done = bench.put(NOW_MS + 1_000, NOW_MS).0;
+        let waiting = bench.put(NOW_MS + 60_000, NOW_MS).0;
+        assert_eq!(bench.take(NOW_MS + 2_000), [(NOW_MS + 1_000, done)]);
+        bench.timers.flusher().flush().unwrap();
+        let path = bench.dir.path().join(file);
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap()
+        } else {
+            std::fs::remove_file(path).unwrap()
+        }
+        let mut bench = bench.reopen(NOW_MS + 2_000);
+        // What the files have lost is entered again from the topic, and what was delivered is known.
+        let mut placed = Vec::new();
+        for queue_offset in bench.timers.next_queue_offset()..2 {
+            let unit = bench.store.queues.get(TIMER_TOPIC, 0).unwrap().unit(queue_offset).unwrap();
+            let due_ms = if unit.log_offset == done { NOW_MS + 1_000 } else { NOW_MS + 60_000 };
+            let timer = NewTimer {
+                queue_offset,
+                log_offset: unit.log_offset,
+                size: unit.size,
+                due_ms,
+                is_delete: false,
+                topic_hash: 7,
+            };
+            placed.push(bench.timers.put(&timer, NOW_MS + 2_000).unwrap());
+        }
+        if file == "timerlog" {
+            assert_eq!(placed, [Placed::Done, Placed::Wheel]);
+        }
+        assert_eq!(bench.take(NOW_MS + HOUR_MS), [(NOW_MS + 60_000, waiting)], "{file}");
+    }
+}
+
+#[test]
+fn a_unit_whose_message_the_log_has_lost_is_cut() {
+    let mut bench = Bench::new();
+    let kept = bench.put(NOW_MS + 5_000, NOW_MS).0;
+    let lost = bench.message(NOW_MS + 5_000, false);
+    let lost = NewTimer { log_offset: lost.log_offset + 1_000_000, ..lost };
+    bench.timers.put(&lost, NOW_MS).unwrap();
+    let mut bench = bench.reopen(NOW_MS);
+    assert_eq!(bench.timers.next_queue_offset(), 1);
+    assert_eq!((bench.timers.pending(), bench.take(NOW_MS + HOUR_MS)), (1, vec![(NOW_MS + 5_000, kept)]));
+}
+
+#[test]
+fn nothing_is_lost_in_a_long_stop_or_by_another_precision() {
+    for (hours, precision_ms) in [(1, 1_000), (24 * 13, 1_000), (24 * 100, 1_000), (1, 100), (1, 10)] {
+        let mut bench = Bench::new();
+        let wanted: Vec<_> = (1..=20).map(|second| bench.put(NOW_MS + second * 1_000, NOW_MS).0).collect();
+        bench.timers.flusher().flush().unwrap();
+        let now_ms = NOW_MS + hours * HOUR_MS;
+        let mut bench =
+            bench.reopen_with(now_ms, |config| StoreConfig { timer_precision_ms: precision_ms, ..config });
+        let taken: Vec<_> = bench.take(now_ms).into_iter().map(|(_, log_offset)| log_offset).collect();
+        if hours == 24 * 100 {
+            // Further back than the wheel is around: entered again from the topic, if it is kept that long.
+            continue;
+        }
+        assert_eq!(taken, wanted, "{hours} h, {precision_ms} ms");
+    }
+}
+
+#[test]
+fn two_times_that_share_a_slot_both_keep_their_timers() {
+    let mut bench = Bench::new();
+    let old = bench.put(NOW_MS + 1_000, NOW_MS).0;
+    // Two weeks later the wheel comes round to the same slot while the old timer still waits.
+    let later_ms = NOW_MS + 14 * 24 * HOUR_MS;
+    let (new, placed) = bench.put(later_ms + 1_000, later_ms);
+    assert_eq!(placed, Placed::Roll);
+    let units = |bench: &Bench, slot_ms: i64| {
+        bench.timers.units(slot_ms).iter().map(|unit| unit.log_offset.cast_unsigned()).collect::<Vec<_>>()
+    };
+    assert_eq!(units(&bench, NOW_MS + 1_000), [old]);
+    assert_eq!(units(&bench, later_ms + 2_000), [new]);
+}
+
+#[test]
+fn files_of_the_timer_log_go_with_the_log() {
+    let mut bench = Bench::new();
+    let timers: Vec<_> = (0..200).map(|_| bench.put(NOW_MS + 1_000, NOW_MS).0).collect();
+    assert_eq!(bench.timers.expire(timers[77]).unwrap(), 0);
+    assert_eq!(bench.timers.expire(timers[78]).unwrap(), 1);
+    assert_eq!(bench.timers.expire(u64::MAX).unwrap(), 1);
+    assert_eq!(std::fs::read_dir(bench.dir.path().join("timerlog")).unwrap().count(), 1);
+}
+
+/// Writes only pages that are not zero: the others stay holes, as in Java's own file.
+fn write_sparse(path: &Path, bytes: &[u8]) {
+    let file = std::fs::File::create(path).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    for (index, page) in bytes.chunks(4096).enumerate() {
+        if page != [0; 4096].get(..page.len()).unwrap() {
+            std::os::unix::fs::FileExt::write_all_at(&file, page, index as u64 * 4096).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_java_left_waiting_waits_here() {
+    for set in ["delivery-clean", "pop", "recall"] {
+        // Unpacking a wheel takes its time in a build for tests: one is enough.
+        for keeps_wheel in [set == "delivery-clean", false] {
+            let golden = GoldenStore::unpack(set);
+            if keeps_wheel {
+                let packed = std::fs::File::open(golden.dir().join("timerwheel.gz")).unwrap();
+                let mut wheel = vec![0; 38_707_200];
+                flate2::read::GzDecoder::new(packed).read_exact(&mut wheel).unwrap();
+                write_sparse(&golden.dir().join("timerwheel"), &wheel);
+            }
+            let config = StoreConfig::in_dir(golden.dir());
+            let (store, timers) = open_timers(&config, 1_795_969_000_000);
+            let read_to_ms = timers.read_to_ms();
+            let mut wanted: BTreeMap<u64, i64> = BTreeMap::new();
+            for message in golden.messages().iter().filter(|message| message.topic == TIMER_TOPIC) {
+                let due = message.properties["TIMER_OUT_MS"].as_str().unwrap().parse::<i64>().unwrap();
+                if due >= read_to_ms {
+                    wanted.insert(message.log_offset, due);
+                }
+            }
+            let mut found = BTreeMap::new();
+            let mut slots = Vec::new();
+            let path = golden.dir().join("timerwheel");
+            timers.wheel.each(&path, read_to_ms, |time_ms, slot| slots.push((time_ms, slot.count))).unwrap();
+            for (time_ms, count) in slots {
+                let units = timers.units(time_ms);
+                let changes = units.iter().map(|unit| if unit.is_delete() { -1 } else { 1 });
+                assert_eq!(changes.sum::<i32>(), count, "{set} {time_ms}");
+                for unit in units {
+                    let due_ms = wanted.get(&unit.log_offset.cast_unsigned()).copied();
+                    assert!(unit.is_roll() || due_ms == Some(time_ms), "{set}: {due_ms:?} in {time_ms}");
+                    found.insert(unit.log_offset.cast_unsigned(), due_ms.unwrap());
+                }
+            }
+            assert_eq!(found, wanted, "{set}");
+            assert!(!found.is_empty() || set == "recall", "{set}");
+            let queue = store.queues.get(TIMER_TOPIC, 0).unwrap();
+            assert_eq!(timers.next_queue_offset(), queue.max_offset(), "{set}");
+        }
+    }
+}

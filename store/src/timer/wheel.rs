@@ -1,0 +1,164 @@
+//! The wheel: for each step of time the newest and the oldest unit of the timer log (RocketMQ: `TimerWheel`).
+//!
+//! Invariants:
+//! - the file has 1,209,600 slots of 32 bytes, whatever the precision;
+//! - a slot belongs to a time only if it holds that time's quotient; else it is empty for it.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use troupemq_codec::timer_record::{SLOT_BYTES, TimerSlot};
+
+use crate::error::StoreError;
+use crate::mmap::WordMap;
+
+/// Slots of the wheel: two weeks of seconds.
+pub(super) const SLOTS: u64 = 2 * 7 * 86_400;
+/// Bytes of the file.
+const FILE_BYTES: u64 = SLOTS * SLOT_BYTES as u64;
+/// Bytes read at once while all slots are looked at.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// The mapped wheel. Clones share it: one changes slots, another forces them to the disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Wheel {
+    map: Arc<WordMap>,
+    precision_ms: i64,
+}
+
+impl Wheel {
+    /// Opens the file, or makes a new one where there is none of the right length or its slots are not to be
+    /// believed. Answers whether it is new.
+    pub(crate) fn open(path: &Path, precision_ms: i64, trusted: bool) -> Result<(Wheel, bool), StoreError> {
+        let is_there = trusted && fs::metadata(path).is_ok_and(|meta| meta.len() == FILE_BYTES);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(!is_there).open(path);
+        let file = file.map_err(StoreError::io("open", path))?;
+        file.set_len(FILE_BYTES).map_err(StoreError::io("size", path))?;
+        let len = usize::try_from(FILE_BYTES).expect("a wheel fits the address space");
+        let map = WordMap::open(&file, len).map_err(StoreError::io("map", path))?;
+        Ok((Wheel { map: Arc::new(map), precision_ms }, !is_there))
+    }
+
+    /// The slot of a time, if it is not empty for it.
+    pub(crate) fn get(&self, time_ms: i64) -> Option<TimerSlot> {
+        let quotient = time_ms.div_euclid(self.precision_ms);
+        Some(self.read(self.at(quotient))).filter(|slot| slot.time == quotient && slot.last >= 0)
+    }
+
+    /// The time whose units stand where those of `time_ms` belong, if it is another one.
+    pub(crate) fn other_at(&self, time_ms: i64) -> Option<i64> {
+        let quotient = time_ms.div_euclid(self.precision_ms);
+        let slot = self.read(self.at(quotient));
+        let is_other = slot.time != quotient && slot.time > 0 && slot.last >= 0;
+        is_other.then(|| slot.time.saturating_mul(self.precision_ms))
+    }
+
+    /// Sets the slot of a time.
+    pub(crate) fn put(&self, time_ms: i64, first: i64, last: i64, count: i32) {
+        let quotient = time_ms.div_euclid(self.precision_ms);
+        let slot = TimerSlot { time: quotient, first, last, count };
+        let at = self.at(quotient);
+        for (index, word) in slot.encode().as_chunks::<4>().0.iter().enumerate() {
+            let value = u32::from_be_bytes(*word).to_be();
+            self.map.word(at + index * 4).store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Empties the slot of a time.
+    pub(crate) fn clear(&self, time_ms: i64) {
+        self.put(time_ms, -1, -1, 0);
+    }
+
+    /// Forces the slots to the disk.
+    pub(crate) fn flush(&self, path: &Path) -> Result<(), StoreError> {
+        self.map.flush().map_err(StoreError::io("flush", path))
+    }
+
+    /// Hands every slot that holds units of a time from `from_ms` on to `visit`, in no order.
+    pub(crate) fn each(
+        &self,
+        path: &Path,
+        from_ms: i64,
+        mut visit: impl FnMut(i64, &TimerSlot),
+    ) -> Result<(), StoreError> {
+        let file = File::open(path).map_err(StoreError::io("open", path))?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut at = 0;
+        // Stretches nobody ever wrote are passed over without being read.
+        while let Ok(data) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+            at = data / SLOT_BYTES as u64 * SLOT_BYTES as u64;
+            let len = usize::try_from(FILE_BYTES - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            file.read_exact_at(&mut chunk[..len], at).map_err(StoreError::io("read", path))?;
+            for slot in chunk[..len].chunks_exact(SLOT_BYTES) {
+                let Ok(slot) = TimerSlot::decode(slot) else { continue };
+                let time_ms = slot.time.saturating_mul(self.precision_ms);
+                if slot.last >= 0 && slot.time > 0 && time_ms >= from_ms {
+                    visit(time_ms, &slot);
+                }
+            }
+            at += len as u64;
+            if at >= FILE_BYTES {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn at(&self, quotient: i64) -> usize {
+        let slots = i64::try_from(SLOTS).expect("the wheel has a few slots");
+        let index = usize::try_from(quotient.rem_euclid(slots)).expect("a remainder is not negative");
+        index * SLOT_BYTES
+    }
+
+    fn read(&self, at: usize) -> TimerSlot {
+        let mut bytes = [0; SLOT_BYTES];
+        for (index, four) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let word = self.map.word(at + index * 4).load(Ordering::Relaxed);
+            *four = u32::from_be(word).to_be_bytes();
+        }
+        TimerSlot::decode(&bytes).expect("a slot has its 32 bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_found_by_its_time_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("timerwheel");
+        let (wheel, is_new) = Wheel::open(&path, 1000, true).unwrap();
+        assert!(is_new);
+        let day_ms = 86_400_000;
+        let time_ms = 1_795_968_379_000;
+        assert_eq!(wheel.get(time_ms), None);
+        wheel.put(time_ms, 52, 104, 2);
+        let wanted = TimerSlot { time: 1_795_968_379, first: 52, last: 104, count: 2 };
+        assert_eq!(wheel.get(time_ms + 999), Some(wanted));
+        assert_eq!((wheel.get(time_ms + 1000), wheel.get(time_ms + 14 * day_ms)), (None, None));
+        assert_eq!(wheel.other_at(time_ms + 14 * day_ms), Some(time_ms));
+        assert_eq!((wheel.other_at(time_ms), wheel.other_at(time_ms + 1000)), (None, None));
+        let (again, is_new) = Wheel::open(&path, 1000, true).unwrap();
+        assert_eq!((again.get(time_ms), is_new), (Some(wanted), false));
+        let mut seen = Vec::new();
+        again.each(&path, time_ms, |time_ms, slot| seen.push((time_ms, slot.count))).unwrap();
+        assert_eq!(seen, [(time_ms, 2)]);
+        again.each(&path, time_ms + 1, |_, _| unreachable!()).unwrap();
+        again.clear(time_ms);
+        assert_eq!(again.get(time_ms), None);
+    }
+
+    #[test]
+    fn a_wheel_of_another_length_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("timerwheel");
+        fs::write(&path, [7; 100]).unwrap();
+        let (wheel, is_new) = Wheel::open(&path, 1000, true).unwrap();
+        assert!(is_new && wheel.get(0x0707_0707 * 1000).is_none());
+        assert_eq!(fs::metadata(&path).unwrap().len(), 38_707_200);
+    }
+}
