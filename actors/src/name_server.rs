@@ -20,6 +20,8 @@ mod settings;
 
 #[cfg(test)]
 mod golden_test;
+#[cfg(test)]
+mod silence_test;
 
 use std::path::PathBuf;
 use std::sync::Arc;

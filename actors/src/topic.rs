@@ -112,6 +112,13 @@ impl TopicTable {
         TopicSnapshot { topics: self.topics.clone(), version: self.version }
     }
 
+    /// A copy of some topics, as far as they exist.
+    pub fn snapshot_of(&self, topics: &[Text]) -> TopicSnapshot {
+        let known = topics.iter().filter_map(|topic| self.topics.get_key_value(topic));
+        let topics = known.map(|(name, config)| (name.clone(), config.clone())).collect();
+        TopicSnapshot { topics, version: self.version }
+    }
+
     /// Whether a topic is the system's own.
     pub fn is_system(&self, topic: &str) -> bool {
         names::is_system(topic) || self.built_in.contains(topic)
@@ -244,7 +251,7 @@ impl TopicTable {
 impl TopicSnapshot {
     /// Everything, as it is saved.
     pub fn table(&self) -> TopicConfigTable {
-        self.table_of(self.topics.values(), |config| config)
+        self.table_of(|config| config)
     }
 
     /// Everything with the fields that Java adds for static topics, of which there are none.
@@ -254,25 +261,15 @@ impl TopicSnapshot {
 
     /// Everything as it is registered: what the broker may not do, none of its topics may.
     pub fn registered(&self, broker_perm: i32) -> TopicConfigTable {
-        with_no_mappings(self.table_of(self.topics.values(), |config| masked(config, broker_perm)))
+        with_no_mappings(self.table_of(|config| masked(config, broker_perm)))
     }
 
-    /// Some topics as they are registered, with the version of all; those that are gone are left out.
-    pub fn registered_of(&self, topics: &[Text], broker_perm: i32) -> TopicConfigTable {
-        let known = topics.iter().filter_map(|topic| self.topics.get(topic));
-        with_no_mappings(self.table_of(known, |config| masked(config, broker_perm)))
-    }
-
-    fn table_of<'a>(
-        &self,
-        topics: impl Iterator<Item = &'a Arc<TopicConfig>>,
-        alter: impl Fn(TopicConfig) -> TopicConfig,
-    ) -> TopicConfigTable {
+    fn table_of(&self, alter: impl Fn(TopicConfig) -> TopicConfig) -> TopicConfigTable {
         let entry =
             |config: &Arc<TopicConfig>| (config.topic_name.clone(), alter(TopicConfig::clone(config)));
         TopicConfigTable {
             data_version: self.version,
-            topic_config_table: topics.map(entry).collect(),
+            topic_config_table: self.topics.values().map(entry).collect(),
             ..TopicConfigTable::default()
         }
     }

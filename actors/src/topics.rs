@@ -81,6 +81,11 @@ pub struct MarkOrdered(pub Vec<Text>);
 #[rtype(result = "TopicSnapshot")]
 pub struct AllTopics;
 
+/// These topics, as far as they exist, with the version of all. Sent by the registrar.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "TopicSnapshot")]
+pub struct TheseTopics(pub Vec<Text>);
+
 /// The names of the system's own topics. Sent by tools.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "Vec<Text>")]
@@ -390,6 +395,14 @@ impl Handler<AllTopics> for Topics {
 
     fn handle(&mut self, _: AllTopics, _: &mut Context<Topics>) -> Self::Result {
         MessageResult(self.table.snapshot())
+    }
+}
+
+impl Handler<TheseTopics> for Topics {
+    type Result = MessageResult<TheseTopics>;
+
+    fn handle(&mut self, TheseTopics(topics): TheseTopics, _: &mut Context<Topics>) -> Self::Result {
+        MessageResult(self.table.snapshot_of(&topics))
     }
 }
 

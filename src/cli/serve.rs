@@ -7,11 +7,12 @@
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
+use troupemq_actors::config::NAME_SERVER_PORT;
 use troupemq_actors::node::{Node, NodeHandle};
 use troupemq_actors::{BrokerPart, NameServerPart, NodeConfig};
 use troupemq_store::{FlushMode, StoreConfig};
@@ -83,13 +84,17 @@ pub(super) struct NameServer {
     /// Where it listens
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9876")]
     listen: SocketAddr,
+
+    /// Folder of its key-value configuration
+    #[arg(long, value_name = "DIR", default_value = "./troupemq-data")]
+    store_dir: PathBuf,
 }
 
 impl Both {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let mut name_server = NameServerPart::default();
-        name_server.listen = self.namesrv_listen.unwrap_or(name_server.listen);
         let (part, settings) = self.broker.part()?;
+        let listen = self.namesrv_listen.unwrap_or(NameServerPart::default().listen);
+        let name_server = name_server_part(listen, &part.store.dir);
         let net = settings.net;
         let config =
             NodeConfig { broker: Some(part), name_server: Some(name_server), net, ..NodeConfig::empty() };
@@ -106,7 +111,7 @@ impl Broker {
 
 impl NameServer {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let part = NameServerPart { listen: self.listen, ..NameServerPart::default() };
+        let part = name_server_part(self.listen, &self.store_dir);
         serve(NodeConfig { name_server: Some(part), ..NodeConfig::empty() }).await
     }
 }
@@ -143,6 +148,17 @@ impl BrokerFlags {
         }
         Ok((part, settings))
     }
+}
+
+/// A name server with its file below `dir`; two on one machine have a file each.
+fn name_server_part(listen: SocketAddr, dir: &Path) -> NameServerPart {
+    let mut part = NameServerPart { listen, ..NameServerPart::default() };
+    let file = match listen.port() {
+        NAME_SERVER_PORT => "kvConfig.json".to_owned(),
+        port => format!("kvConfig-{port}.json"),
+    };
+    part.config.kv_config_path = dir.join("namesrv").join(file).display().to_string();
+    part
 }
 
 fn replace<T>(setting: &mut T, flag: Option<T>) {

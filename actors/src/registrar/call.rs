@@ -28,7 +28,7 @@ use crate::net::sessions::Sessions;
 use crate::net::{Call, CallError, Link, Refusal};
 use crate::router::{Answering, Responder, Served};
 use crate::topic::TopicSnapshot;
-use crate::topics::{AllTopics, Topics};
+use crate::topics::{AllTopics, TheseTopics, Topics};
 
 /// How long connecting may take.
 const DIALLING: Duration = Duration::from_secs(3);
@@ -106,8 +106,12 @@ impl Caller {
                 Some(link) => link,
                 None => connect(&to, &sessions, lost).await?,
             };
-            let snapshot = topics.send(AllTopics).await.map_err(|_| Failure::Stopping)?;
-            let Some(request) = registration(identity, snapshot, step, perm).await? else {
+            let snapshot = match step {
+                Step::RegisterAll => topics.send(AllTopics).await,
+                Step::RegisterSome(names) => topics.send(TheseTopics(names)).await,
+            };
+            let snapshot = snapshot.map_err(|_| Failure::Stopping)?;
+            let Some(request) = registration(identity, snapshot, perm).await? else {
                 return Ok(Told { link, ordered: Vec::new() });
             };
             let ordered = ordered_in(&link.ask(request, REGISTERING).await?)?;
@@ -166,15 +170,11 @@ async fn connect(
 async fn registration(
     identity: Identity,
     snapshot: TopicSnapshot,
-    step: Step,
     perm: i32,
 ) -> Result<Option<Command>, Failure> {
     // Many topics take a while to write.
     let build = move || {
-        let table = match step {
-            Step::RegisterAll => snapshot.registered(perm),
-            Step::RegisterSome(topics) => snapshot.registered_of(&topics, perm),
-        };
+        let table = snapshot.registered(perm);
         (!table.topic_config_table.is_empty()).then(|| request(identity, table))
     };
     actix_rt::task::spawn_blocking(build).await.map_err(|_| Failure::Stopping)

@@ -195,7 +195,7 @@ fn a_broker_that_may_not_write_registers_topics_that_may_not() {
     let free = table.snapshot().registered(PERM_READ | PERM_WRITE);
     assert_eq!(free.topic_config_table["TBW102"].perm, 7);
     assert_eq!(free, table.snapshot().told());
-    let some = table.snapshot().registered_of(&[text("TBW102"), text("Gone")], PERM_READ | PERM_WRITE);
+    let some = table.snapshot_of(&[text("TBW102"), text("Gone")]).registered(PERM_READ | PERM_WRITE);
     assert_eq!(some.topic_config_table.keys().collect::<Vec<_>>(), ["TBW102"]);
     assert_eq!(some.data_version, table.version());
 }
