@@ -107,6 +107,38 @@ fn a_reader_that_takes_nothing_is_closed_and_holds_nobody_up() {
 }
 
 #[test]
+fn a_flood_is_answered_to_the_last_request_and_stores_what_it_says() {
+    const FLOODERS: usize = 8;
+    const SENDS: usize = 600;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.net.in_flight_max_bytes = 1 << 20;
+    config.broker.as_mut().unwrap().store.log_segment_bytes = 64 << 20;
+    let node = Node::start(config).unwrap();
+    assert_eq!(Client::of(&node).produce("Flood", 0, b"first", "").code, 0);
+    let flooders: Vec<_> = (0..FLOODERS)
+        .map(|_| {
+            let mut client = Client::of(&node);
+            std::thread::spawn(move || {
+                for _ in 0..SENDS {
+                    client.send(send_request("Flood", 0, &[1; 4096], ""));
+                }
+                let codes = (0..SENDS).map(|_| client.receive().expect("an answer").response_code());
+                let (stored, busy): (Vec<_>, Vec<_>) = codes.partition(|code| *code == ResponseCode::SUCCESS);
+                assert!(busy.iter().all(|code| *code == ResponseCode::SYSTEM_BUSY), "{busy:?}");
+                stored.len()
+            })
+        })
+        .collect();
+    let stored: usize = flooders.into_iter().map(|flooder| flooder.join().unwrap()).sum();
+    let broker = node.broker().unwrap();
+    let end = broker.queues.get("Flood", 0).unwrap().max_offset();
+    assert_eq!(usize::try_from(end).unwrap(), stored + 1);
+    assert_eq!(broker.credits.used_bytes(), 0);
+    assert_healthy(&node, 0);
+}
+
+#[test]
 fn large_frames_that_never_come_whole_take_no_more_than_the_purse() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = small_broker(dir.path());

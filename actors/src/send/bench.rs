@@ -19,6 +19,7 @@ use troupemq_store::{AppendBatch, PendingRecord};
 
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome};
+use crate::config::BrokerConfig;
 use crate::directory::{QueueView, TopicView};
 use crate::held::hold;
 use crate::net::Refusal;
@@ -94,6 +95,7 @@ pub(super) enum UniqKey {
 #[derive(Clone, Copy)]
 struct Target<'a> {
     cast: &'a BrokerCast,
+    config: &'a BrokerConfig,
     wire: &'a Wire,
     send: &'a SendView<'a>,
     topic: &'a TopicView,
@@ -217,7 +219,8 @@ impl Bench {
     ) -> Result<(), Trouble> {
         let mut send = SendView::read(view).map_err(Refusal::from)?;
         send.is_batch |= view.code == SendBatchMessage::CODE;
-        check_service(cast)?;
+        let config = cast.config.load();
+        check_service(cast, &config)?;
         if let Some(dead) = dead_letter_topic(cast, &send, view.version) {
             send.topic = dead.into();
             send.queue_id = 0;
@@ -233,7 +236,7 @@ impl Bench {
         let first = self.batch.records.len();
         let before = self.batch.bytes.len();
         let uniq_key = match self.encode(
-            &Target { cast, wire, send: &send, topic: &place.topic, queue },
+            &Target { cast, config: &config, wire, send: &send, topic: &place.topic, queue },
             &frame[view.body.clone()],
         ) {
             Ok(uniq_key) => uniq_key,
@@ -282,7 +285,7 @@ impl Bench {
     }
 
     fn encode_batch(&mut self, target: &Target<'_>, whole: &Piece<'_>) -> Result<UniqKey, Refusal> {
-        let config = target.cast.config.load();
+        let config = target.config;
         let refused = |remark: String| Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
         if target.topic.name.len() > BATCH_TOPIC_MAX {
             return refused(format!("message topic length over {BATCH_TOPIC_MAX}"));
@@ -291,9 +294,9 @@ impl Bench {
             return refused("batch request does not support retry group".to_owned());
         }
         // The whole batch has the limit of one message.
-        check_sizes(&config, whole.body, 0)?;
+        check_sizes(config, whole.body, 0)?;
         for item in batch::items(whole.body) {
-            let item = item.map_err(|_| illegal(&config))?;
+            let item = item.map_err(|_| illegal(config))?;
             let piece = Piece { flag: item.flag, body: item.body, properties: item.properties.as_bytes() };
             self.encode_one(target, &piece)?;
         }
@@ -302,7 +305,7 @@ impl Bench {
     }
 
     fn encode_one(&mut self, target: &Target<'_>, piece: &Piece<'_>) -> Result<Range<usize>, Refusal> {
-        let Target { cast, wire, send, topic, queue } = *target;
+        let Target { cast, config, wire, send, topic, queue } = *target;
         let marks = Marks::of(PropertiesView(piece.properties));
         if marks.was_popped {
             let mut properties = Properties::parse(Bytes::copy_from_slice(piece.properties));
@@ -328,7 +331,7 @@ impl Bench {
             properties: &[piece.properties, &cast.own_properties, &made],
         };
         let properties_len = record.properties_len();
-        check_sizes(&cast.config.load(), piece.body, properties_len)?;
+        check_sizes(config, piece.body, properties_len)?;
         let start = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes)?;
         self.waits_for_disk |= marks.waits;
@@ -347,8 +350,8 @@ impl Bench {
 }
 
 /// Refuses while the broker does not take sends yet, or any more.
-fn check_service(cast: &BrokerCast) -> Result<(), Refusal> {
-    let from_ms = cast.config.load().start_accept_send_request_time_stamp;
+fn check_service(cast: &BrokerCast, config: &BrokerConfig) -> Result<(), Refusal> {
+    let from_ms = config.start_accept_send_request_time_stamp;
     if from_ms > 0 && cast.now_ms() < from_ms {
         let remark = format!("broker unable to service, until {from_ms}");
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
