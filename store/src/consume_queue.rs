@@ -231,12 +231,12 @@ impl ConsumeQueue {
         }
     }
 
-    /// Forces to the disk what was written since the last time.
-    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+    /// Forces to the disk what was written since the last time; tells whether anything was.
+    pub(crate) fn flush(&self) -> Result<bool, StoreError> {
         let end = self.end.load(Ordering::Acquire);
         let flushed = self.flushed.load(Ordering::Relaxed);
         if flushed == end || self.is_removed() {
-            return Ok(());
+            return Ok(false);
         }
         for file in self.files.list().iter().filter(|file| file.end() > flushed && file.start() < end) {
             file.flush()?;
@@ -245,7 +245,7 @@ impl ConsumeQueue {
             extension.flush()?;
         }
         self.flushed.store(end, Ordering::Relaxed);
-        Ok(())
+        Ok(true)
     }
 
     /// The error of a unit that would leave a gap in a store that is open.

@@ -118,6 +118,22 @@ fn a_start_maps_nothing() {
 }
 
 #[test]
+fn idle_queues_are_unmapped_where_very_many_are_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = QueueTable::load_with(&config(dir.path()), 3).unwrap();
+    let queue = table.open_or_create("T", 1).unwrap();
+    let busy = table.open_or_create("T", 2).unwrap();
+    fill(&queue, 0..240);
+    assert_eq!(queue.files.mapped(), 4);
+    table.flush().unwrap();
+    fill(&busy, 0..1);
+    table.flush().unwrap();
+    assert_eq!((queue.files.mapped(), busy.files.mapped()), (0, 1));
+    assert_eq!(queue.unit(200), Some(unit(200)));
+    fill(&queue, 240..241);
+}
+
+#[test]
 fn a_hole_or_a_step_back_ends_the_queue_after_an_unclean_stop() {
     for damage in [[0; 20], [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]] {
         let dir = tempfile::tempdir().unwrap();

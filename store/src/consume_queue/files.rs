@@ -75,9 +75,13 @@ impl QueueFile {
         usize::try_from(position - self.start).expect("the size of a queue file fits the address space")
     }
 
-    /// Forces the file to the disk, mapped or not.
+    /// Forces the file to the disk, mapped or not. One that was deleted meanwhile has nothing to force.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
-        self.open()?.sync_data().map_err(StoreError::io("flush", &self.path))
+        match File::open(&self.path) {
+            Ok(file) => file.sync_data().map_err(StoreError::io("flush", &self.path)),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(cause) => Err(StoreError::io("open", &self.path)(cause)),
+        }
     }
 }
 
@@ -134,6 +138,11 @@ impl QueueFiles {
             removed += 1;
         }
         Ok(removed)
+    }
+
+    /// How many files are mapped.
+    pub(crate) fn mapped(&self) -> usize {
+        self.list.load().iter().filter(|file| file.mapped().is_some()).count()
     }
 
     /// Unmaps every file; a reader that still holds one keeps it, the next need maps again.

@@ -24,6 +24,9 @@ use crate::error::StoreError;
 use crate::segments::{SegmentFile, list_files};
 use crate::tables::TableFile;
 
+/// Most mapped files before idle queues are unmapped.
+const MAPS_MAX: usize = 16_384;
+
 /// Handle on the queues of a store.
 #[derive(Debug, Clone)]
 pub struct QueueTable {
@@ -40,11 +43,18 @@ struct Shared {
     batch_topics: DashSet<Text>,
     /// Whether a queue was found damaged, so that the log has to be read from its start.
     damaged: AtomicBool,
+    /// Whether more files were mapped at the last flush than should be.
+    is_crowded: AtomicBool,
+    maps_max: usize,
 }
 
 impl QueueTable {
     /// Finds the queues on the disk; nothing is mapped, and nothing is known of their ends before `recover`.
     pub fn load(config: &StoreConfig) -> Result<QueueTable, StoreError> {
+        QueueTable::load_with(config, MAPS_MAX)
+    }
+
+    pub(crate) fn load_with(config: &StoreConfig, maps_max: usize) -> Result<QueueTable, StoreError> {
         let plain = QueueFolder::new(config, QueueKind::Plain);
         let batch = QueueFolder::new(config, QueueKind::Batch);
         let table = QueueTable {
@@ -54,6 +64,8 @@ impl QueueTable {
                 topics: DashMap::new(),
                 batch_topics: DashSet::new(),
                 damaged: AtomicBool::new(false),
+                is_crowded: AtomicBool::new(false),
+                maps_max,
             }),
         };
         table.declare_configured(&config.dir);
@@ -172,21 +184,34 @@ impl QueueTable {
     pub fn expire(&self, log_min: u64) -> Result<usize, StoreError> {
         let mut files = 0;
         for queue in self.snapshot() {
-            files += queue.expire(log_min)?;
+            files += match queue.expire(log_min) {
+                // Its files went while they were looked at.
+                Err(_) if queue.is_removed() => 0,
+                expired => expired?,
+            };
         }
         Ok(files)
     }
 
     /// Forces every queue to the disk that was written since the last time.
+    ///
+    /// Where very many files are mapped, the idle queues are unmapped on the way; each is mapped again on its
+    /// next need. Maps cost memory, and the system allows a process some 65,000.
     pub fn flush(&self) -> Result<(), StoreError> {
-        self.each(|queue| queue.flush())
-    }
-
-    /// Takes the maps of all queues away; each is mapped again on its next need.
-    pub fn unmap(&self) {
-        for queue in self.snapshot() {
-            queue.files.unmap();
-        }
+        let is_crowded = self.shared.is_crowded.load(Ordering::Relaxed);
+        let mut mapped = 0;
+        self.each(|queue| {
+            let is_idle = !queue.flush()?;
+            let of_queue = queue.files.mapped();
+            if is_crowded && is_idle && of_queue > 0 {
+                queue.files.unmap();
+            } else {
+                mapped += of_queue;
+            }
+            Ok(())
+        })?;
+        self.shared.is_crowded.store(mapped > self.shared.maps_max, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The highest position in the log that some queue knows.
