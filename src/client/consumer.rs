@@ -165,6 +165,11 @@ impl ConsumerBuilder {
         let changed = Arc::new(Notify::new());
         let membership = Membership { data: self.settings.to_heartbeat(), changed: changed.clone() };
         self.client.hub.add_consumer(&self.settings.group, membership)?;
+        for subscription in &self.settings.subscriptions {
+            // The brokers of a topic can be told of its members only when they are known; a topic may come later.
+            let _ = self.client.hub.route(&subscription.topic).await;
+        }
+        self.client.hub.heartbeat().await;
         let (sender, queue) = mpsc::channel(WAITING_MAX);
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
         let (end, ended) = oneshot::channel();

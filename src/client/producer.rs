@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use troupemq_codec::filter::java_hash;
 use troupemq_codec::message::PropertiesView;
 use troupemq_codec::message::batch::BatchItem;
@@ -26,6 +26,8 @@ use super::queue::Queue;
 use super::routes::{Route, TEMPLATE_QUEUES_MAX};
 use super::{Client, epoch_ms};
 
+/// Pause before a broker that just failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Tries beyond the first.
 const RETRIES: usize = 2;
 /// What a send wishes the template of a topic made on demand to be.
@@ -168,7 +170,10 @@ impl Producer {
         let mut tries = self.state.retries;
         loop {
             match self.send_once(&ready, queue, deadline).await {
-                Err(error) if tries > 0 && may_retry(&error) && Instant::now() < deadline => tries -= 1,
+                Err(error) if tries > 0 && may_retry(&error) && Instant::now() + RETRY_PAUSE < deadline => {
+                    tries -= 1;
+                    sleep(RETRY_PAUSE).await;
+                }
                 outcome => return outcome,
             }
         }
@@ -208,18 +213,35 @@ impl Producer {
         let mut avoided = None;
         let mut tries = self.state.retries;
         loop {
-            let route = self.route(&ready.topic).await?;
-            let queue = self.next_queue(&route, avoided.as_ref())?;
-            match self.send_once(&ready, &queue, deadline).await {
-                Err(error) if tries > 0 && may_retry(&error) && Instant::now() < deadline => {
-                    tracing::debug!(%queue, %error, "send is tried again");
-                    self.state.client.hub.routes.doubt(&ready.topic);
-                    avoided = Some(queue.broker_name);
-                    tries -= 1;
-                }
-                outcome => return outcome,
+            let failed_at = avoided.clone();
+            let error = match self.send_somewhere(&ready, &mut avoided, deadline).await {
+                Ok(receipt) => return Ok(receipt),
+                Err(error) => error,
+            };
+            if tries == 0 || !may_retry(&error) || Instant::now() + RETRY_PAUSE >= deadline {
+                return Err(error);
+            }
+            tracing::debug!(topic = %ready.topic, %error, "send is tried again");
+            self.state.client.hub.routes.doubt(&ready.topic);
+            tries -= 1;
+            if failed_at == avoided {
+                // There is no other broker: this one gets the time to come back.
+                sleep(RETRY_PAUSE).await;
             }
         }
+    }
+
+    /// One try, on another broker than the one to avoid if there is one; that becomes the one to avoid.
+    async fn send_somewhere(
+        &self,
+        ready: &Ready,
+        avoided: &mut Option<Text>,
+        deadline: Instant,
+    ) -> Result<SendReceipt, ClientError> {
+        let route = self.route(&ready.topic).await?;
+        let queue = self.next_queue(&route, avoided.as_ref())?;
+        *avoided = Some(queue.broker_name.clone());
+        self.send_once(ready, &queue, deadline).await
     }
 
     async fn send_once(
@@ -370,5 +392,6 @@ fn may_retry(error: &ClientError) -> bool {
         ResponseCode::NOT_IN_CURRENT_UNIT,
         ResponseCode::GO_AWAY,
     ];
-    error.is_transport() || error.code().is_some_and(|code| codes.contains(&code))
+    let is_elsewhere = matches!(error, ClientError::NoRoute { .. } | ClientError::NoQueue { .. });
+    error.is_transport() || is_elsewhere || error.code().is_some_and(|code| codes.contains(&code))
 }

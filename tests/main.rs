@@ -1,0 +1,12 @@
+//! End-to-end tests: the `troupemq` program as a process of its own, and the client against it.
+//!
+//! Invariants:
+//! - every test has its own folder and ports the system chose; none sleeps, each wait ends with what it waits for.
+#[path = "end_to_end/bad_input.rs"]
+mod bad_input;
+#[path = "end_to_end/client.rs"]
+mod client;
+#[path = "end_to_end/daemon.rs"]
+mod daemon;
+#[path = "end_to_end/life.rs"]
+mod life;
