@@ -109,7 +109,8 @@ pub struct StoreConfig {
     /// Expired segments kept for use as new ones. Default: 1. Bounds: 0 … 8.
     #[serde(rename = "recycledSegmentsMax")]
     pub recycled_max: u32,
-    /// Bytes backed with memory ahead of the end of the log under load. Default: 64 MiB.
+    /// Bytes backed with memory ahead of the end of the log under load: each flush writes these too, so more
+    /// is not better. Default: 16 MiB.
     #[serde(rename = "populateWindowBytes")]
     pub populate_bytes: u64,
 }
@@ -160,7 +161,7 @@ impl Default for StoreConfig {
             clean_forcibly: true,
             delete_batch_max: 10,
             recycled_max: 1,
-            populate_bytes: 64 << 20,
+            populate_bytes: 16 << 20,
         }
     }
 }
