@@ -240,6 +240,8 @@ impl ConsumeQueue {
         }
         for file in self.files.list().iter().filter(|file| file.end() > flushed && file.start() < end) {
             file.flush()?;
+            // However much is stored, only what is new takes memory of this process.
+            file.drop_pages(end);
         }
         if let Some(extension) = self.extension.get() {
             extension.flush()?;

@@ -221,6 +221,18 @@ impl WordMap {
         }
     }
 
+    /// Takes the whole pages of `range` out of this process; the page cache keeps their content.
+    pub fn drop_pages(&self, range: Range<usize>) -> io::Result<()> {
+        let from = range.start.next_multiple_of(PAGE_BYTES);
+        let to = range.end.min(self.len()) / PAGE_BYTES * PAGE_BYTES;
+        if from >= to {
+            return Ok(());
+        }
+        // SAFETY: the map is shared and backed by a file; dropping its page table entries loses no
+        // byte, the next access maps the same page of the page cache again.
+        unsafe { self.raw.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
+    }
+
     /// Has the disk take every changed page; blocks.
     pub fn flush(&self) -> io::Result<()> {
         self.raw.flush()
@@ -305,6 +317,7 @@ mod tests {
         let mut again = [0; 13];
         map.read(0, &mut again);
         assert_eq!(again, bytes);
+        map.drop_pages(0..4096).unwrap();
         assert_eq!(u32::from_be(map.word(4).load(Ordering::Relaxed)), 0x0102_0304);
     }
 

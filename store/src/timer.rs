@@ -274,6 +274,11 @@ impl TimerFlusher {
         for segment in self.segments.snapshot().iter() {
             if segment.end() > flushed_to && segment.start() < log_end {
                 segment.sync()?;
+                let written = log_end.min(segment.end()) - segment.start();
+                let written = usize::try_from(written).expect("a segment fits the address space");
+                if let Err(error) = segment.mapping().drop_pages(0..written) {
+                    tracing::debug!(%error, file = %segment.path().display(), "pages stay in memory");
+                }
             }
         }
         self.reached.flushed_to.store(log_end, Ordering::Relaxed);

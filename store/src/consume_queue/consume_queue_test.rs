@@ -118,19 +118,22 @@ fn a_start_maps_nothing() {
 }
 
 #[test]
-fn idle_queues_are_unmapped_where_very_many_are_mapped() {
+fn old_files_are_unmapped_and_idle_queues_where_very_many_are_mapped() {
     let dir = tempfile::tempdir().unwrap();
-    let table = QueueTable::load_with(&config(dir.path()), 3).unwrap();
-    let queue = table.open_or_create("T", 1).unwrap();
+    let table = QueueTable::load_with(&config(dir.path()), 1).unwrap();
+    let idle = table.open_or_create("T", 1).unwrap();
     let busy = table.open_or_create("T", 2).unwrap();
-    fill(&queue, 0..240);
-    assert_eq!(queue.files.mapped(), 4);
-    table.flush().unwrap();
+    let mapped = || (idle.files.mapped(), busy.files.mapped());
+    fill(&idle, 0..240);
     fill(&busy, 0..1);
+    assert_eq!(mapped(), (4, 1));
     table.flush().unwrap();
-    assert_eq!((queue.files.mapped(), busy.files.mapped()), (0, 1));
-    assert_eq!(queue.unit(200), Some(unit(200)));
-    fill(&queue, 240..241);
+    assert_eq!(mapped(), (1, 1));
+    fill(&busy, 1..2);
+    table.flush().unwrap();
+    assert_eq!(mapped(), (0, 1));
+    assert_eq!(idle.unit(10), Some(unit(10)));
+    fill(&idle, 240..241);
 }
 
 #[test]
@@ -297,4 +300,35 @@ fn a_topic_that_is_no_folder_name_is_refused() {
         assert!(table.open_or_create(topic, 0).is_err(), "{topic:?}");
     }
     assert!(table.open_or_create("T", -1).is_err());
+}
+
+#[test]
+fn readers_see_whole_units_while_the_queue_grows_is_flushed_and_expires() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = table(dir.path());
+    let queue = table.open_or_create("T", 1).unwrap();
+    let end = 30_000;
+    std::thread::scope(|threads| {
+        let read = || {
+            let mut seen = 0;
+            while seen < end {
+                let (min, max) = (queue.min_offset(), queue.max_offset());
+                assert!(max >= seen && min <= max);
+                seen = max;
+                for found in queue.units(max - 1, 1).chain(queue.units(max - 100, 50)) {
+                    assert_eq!(found, unit(found.queue_offset));
+                }
+            }
+        };
+        threads.spawn(read);
+        threads.spawn(read);
+        threads.spawn(|| {
+            while queue.max_offset() < end {
+                table.flush().unwrap();
+                table.expire(queue.log_end().saturating_sub(100_000)).unwrap();
+            }
+        });
+        fill(&queue, 0..end);
+    });
+    assert!(queue.min_offset() > 0 || queue.files.list().len() == 500);
 }

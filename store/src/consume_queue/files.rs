@@ -70,6 +70,14 @@ impl QueueFile {
         WordMap::open(&file, len)
     }
 
+    /// Takes the pages before byte `position` of the queue out of this process; the page cache keeps them.
+    pub(crate) fn drop_pages(&self, position: u64) {
+        let below = self.at(position.clamp(self.start, self.end()));
+        if let Some(Err(error)) = self.map.get().map(|map| map.drop_pages(0..below)) {
+            tracing::debug!(%error, file = %self.path.display(), "pages stay in memory");
+        }
+    }
+
     /// Place of byte `position` of the queue in this file.
     pub(crate) fn at(&self, position: u64) -> usize {
         usize::try_from(position - self.start).expect("the size of a queue file fits the address space")
@@ -145,16 +153,23 @@ impl QueueFiles {
         self.list.load().iter().filter(|file| file.mapped().is_some()).count()
     }
 
-    /// Unmaps every file; a reader that still holds one keeps it, the next need maps again.
-    pub(crate) fn unmap(&self) {
+    /// Whether the last file is mapped.
+    pub(crate) fn is_last_mapped(&self) -> bool {
+        self.list.load().last().is_some_and(|file| file.mapped().is_some())
+    }
+
+    /// Unmaps every file but the last, or all; a reader that still holds one keeps it, the next need maps again.
+    pub(crate) fn unmap(&self, with_last: bool) {
         self.list.rcu(|list| -> Vec<Arc<QueueFile>> {
-            let fresh = |file: &Arc<QueueFile>| QueueFile {
-                start: file.start,
-                bytes: file.bytes,
-                path: file.path.clone(),
-                map: OnceLock::new(),
+            let old = list.len() - usize::from(!with_last && !list.is_empty());
+            let fresh = |(index, file): (usize, &Arc<QueueFile>)| {
+                if index >= old || file.mapped().is_none() {
+                    return Arc::clone(file);
+                }
+                let (start, bytes, path) = (file.start, file.bytes, file.path.clone());
+                Arc::new(QueueFile { start, bytes, path, map: OnceLock::new() })
             };
-            list.iter().map(|file| Arc::new(fresh(file))).collect()
+            list.iter().enumerate().map(fresh).collect()
         });
     }
 }

@@ -195,19 +195,20 @@ impl QueueTable {
 
     /// Forces every queue to the disk that was written since the last time.
     ///
-    /// Where very many files are mapped, the idle queues are unmapped on the way; each is mapped again on its
-    /// next need. Maps cost memory, and the system allows a process some 65,000.
+    /// Old files are unmapped on the way, and where very many files are mapped, idle queues too; each is mapped
+    /// again on its next need. Maps cost memory, and the system allows a process some 65,000.
     pub fn flush(&self) -> Result<(), StoreError> {
         let is_crowded = self.shared.is_crowded.load(Ordering::Relaxed);
         let mut mapped = 0;
         self.each(|queue| {
             let is_idle = !queue.flush()?;
-            let of_queue = queue.files.mapped();
-            if is_crowded && is_idle && of_queue > 0 {
-                queue.files.unmap();
-            } else {
-                mapped += of_queue;
+            let with_last = is_crowded && is_idle;
+            match queue.files.mapped() {
+                0 => {}
+                1 if !with_last && queue.files.is_last_mapped() => {}
+                _ => queue.files.unmap(with_last),
             }
+            mapped += queue.files.mapped();
             Ok(())
         })?;
         self.shared.is_crowded.store(mapped > self.shared.maps_max, Ordering::Relaxed);

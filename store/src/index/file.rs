@@ -244,6 +244,12 @@ impl IndexFile {
         }
         self.write_header();
         self.map.flush().map_err(StoreError::io("flush", &self.path))?;
+        // Entries are written once: only the slots and the last page of entries are needed again soon.
+        let written = self.entry_at(next.min(self.geometry.entries));
+        let from = if next >= self.geometry.entries { 0 } else { self.entry_at(0) };
+        if let Err(error) = self.map.drop_pages(from..written) {
+            tracing::debug!(%error, file = %self.path.display(), "pages stay in memory");
+        }
         self.flushed_entry.store(next, Ordering::Relaxed);
         Ok(())
     }
