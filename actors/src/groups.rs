@@ -16,6 +16,7 @@ use troupemq_codec::Text;
 use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use troupemq_store::tables::TableFile;
 
+use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::directory::{Directory, GroupView};
 use crate::held::{Held, Waiting, hold};
@@ -120,7 +121,8 @@ impl Groups {
 impl Actor for Groups {
     type Context = Context<Groups>;
 
-    fn started(&mut self, _: &mut Self::Context) {
+    fn started(&mut self, context: &mut Self::Context) {
+        context.set_mailbox_capacity(MAILBOX);
         for config in self.table.iter() {
             self.publish(config.clone());
         }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Message};
 use troupemq_codec::Text;
 
+use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::directory::{Directory, GroupView};
 use crate::net::LinkId;
@@ -126,6 +127,7 @@ impl Actor for HeartbeatScanner {
     type Context = Context<HeartbeatScanner>;
 
     fn started(&mut self, context: &mut Self::Context) {
+        context.set_mailbox_capacity(MAILBOX);
         context.run_interval(SCAN_EVERY, |scanner, _| scanner.scan());
     }
 }

@@ -21,6 +21,7 @@ use troupemq_codec::request::ConsumerOffsetTable;
 use troupemq_codec::topic::DataVersion;
 use troupemq_store::tables::TableFile;
 
+use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
@@ -208,6 +209,7 @@ impl Actor for ConsumerOffsets {
     type Context = Context<ConsumerOffsets>;
 
     fn started(&mut self, context: &mut Self::Context) {
+        context.set_mailbox_capacity(MAILBOX);
         context.run_interval(PERSIST_EVERY, ConsumerOffsets::save_changes);
     }
 }

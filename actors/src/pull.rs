@@ -232,7 +232,12 @@ fn tell_progress(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) {
         next_offset: reading.next_offset,
         commit_offset: commits.then_some(header.commit_offset),
     };
-    if cast.offsets.try_send(told).is_err() {
-        tracing::warn!(group = %header.group, "the progress of a pull could not be noted");
+    if let Err(undelivered) = cast.offsets.try_send(told) {
+        // What was handed out is told again by the next pull; a commit may be the last one.
+        let told = undelivered.into_inner();
+        if told.commit_offset.is_some() {
+            let offsets = cast.offsets.clone();
+            actix::spawn(async move { offsets.send(told).await });
+        }
     }
 }

@@ -22,6 +22,7 @@ use troupemq_codec::request::{NotifyConsumerIdsChanged, NotifyConsumerIdsChanged
 use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{Command, Text};
 
+use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::directory::{Directory, GroupSubscription, GroupView, OnlineGroup};
 use crate::net::LinkId;
@@ -133,6 +134,10 @@ impl RebalanceCoordinator {
 
 impl Actor for RebalanceCoordinator {
     type Context = Context<RebalanceCoordinator>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        context.set_mailbox_capacity(MAILBOX);
+    }
 }
 
 impl Handler<MemberBeat> for RebalanceCoordinator {
