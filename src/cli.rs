@@ -11,6 +11,7 @@ mod output;
 mod produce;
 mod serve;
 mod settings;
+mod store;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,8 @@ enum Task {
     Consume(consume::Consume),
     #[command(subcommand)]
     Bench(bench::Bench),
+    #[command(subcommand)]
+    Store(store::Store),
 }
 
 /// Where the cluster is.
@@ -80,6 +83,7 @@ pub(crate) fn run() -> ExitCode {
         Some(Task::Bench(task)) => on_tokio(task.run()),
         Some(Task::NameServer(task)) => on_tokio(task.run()),
         Some(Task::Broker(task)) => on_tokio(task.run()),
+        Some(Task::Store(task)) => task.run(),
         None => on_tokio(line.serve.run()),
     };
     match done {

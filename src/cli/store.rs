@@ -1,0 +1,137 @@
+//! `troupemq store`: looking at the folder of a broker that does not run.
+//!
+//! Invariants:
+//! - `check` and `dump` change nothing; `rebuild` changes only what derives from the log;
+//! - a store in use is refused by the store itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use troupemq_store::inspect::{Finding, StoreView, rebuild};
+use troupemq_store::{StoreConfig, StoreError, SystemClock};
+
+use super::Failure;
+use super::output::Output;
+
+/// Look at the folder of a broker that does not run
+#[derive(Debug, Subcommand)]
+pub(super) enum Store {
+    /// Say in words what is wrong with a store
+    Check(Folder),
+    /// Delete queues and index and make them anew from the log
+    Rebuild(Folder),
+    /// Print records of the log, or units of a queue
+    Dump(Dump),
+}
+
+/// Which store.
+#[derive(Debug, Args)]
+pub(super) struct Folder {
+    /// Folder of the store
+    #[arg(value_name = "DIR", default_value = "./troupemq-data")]
+    dir: PathBuf,
+}
+
+/// What to print.
+#[derive(Debug, Args)]
+pub(super) struct Dump {
+    #[command(flatten)]
+    folder: Folder,
+    /// Log offset of the record to begin with
+    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    from: u64,
+    /// Print at most this many lines
+    #[arg(long, value_name = "N", default_value_t = u64::MAX)]
+    count: u64,
+    /// Print the units of this queue instead of records
+    #[arg(long, value_name = "TOPIC:QUEUE")]
+    queue: Option<String>,
+}
+
+impl Store {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut out = Output::new();
+        match self {
+            Store::Check(folder) => check(&folder, &mut out)?,
+            Store::Rebuild(folder) => {
+                let config = StoreConfig::in_dir(folder.dir);
+                let report = rebuild(config, Arc::new(SystemClock::new())).map_err(failure)?;
+                let (records, end) = (report.replayed, report.log_end);
+                out.line(format!("{records} records read, the log ends at {end}").as_bytes())?;
+            }
+            Store::Dump(dump) => match &dump.queue {
+                Some(queue) => units(&dump, queue, &mut out)?,
+                None => records(&dump, &mut out)?,
+            },
+        }
+        out.flush()
+    }
+}
+
+fn check(folder: &Folder, out: &mut Output) -> Result<(), Failure> {
+    let mut findings: Vec<Finding> = Vec::new();
+    let view = StoreView::open(&folder.dir).map_err(failure)?;
+    let summary = view.check(&mut |finding| findings.push(finding)).map_err(failure)?;
+    let (records, queues) = (summary.records, summary.queues);
+    let range = format!("{} to {}", summary.log_min, summary.log_end);
+    out.line(format!("{records} records in {queues} queues, log from {range}").as_bytes())?;
+    for finding in &findings {
+        out.line(finding.to_string().as_bytes())?;
+    }
+    out.flush()?;
+    match findings.iter().filter(|finding| !finding.heals).count() {
+        0 => Ok(()),
+        count => Err(Failure::Other(format!("{count} findings need an operator"))),
+    }
+}
+
+fn records(dump: &Dump, out: &mut Output) -> Result<(), Failure> {
+    let view = StoreView::open(&dump.folder.dir).map_err(failure)?;
+    let (mut left, mut failed) = (dump.count, None);
+    let (end, why) = view.records(dump.from, |record| {
+        if left == 0 {
+            return false;
+        }
+        left -= 1;
+        let line = format!(
+            "{} {} bytes, {} {} {}, stored {}, body {}, properties {:?}",
+            record.log_offset(),
+            record.total_size(),
+            record.topic(),
+            record.queue_id(),
+            record.queue_offset(),
+            record.store_timestamp_ms(),
+            record.body().len(),
+            String::from_utf8_lossy(record.properties().as_bytes()),
+        );
+        failed = out.line(line.as_bytes()).err();
+        failed.is_none()
+    });
+    failed.map_or(Ok(()), Err)?;
+    out.line(format!("{end} {why}").as_bytes())
+}
+
+fn units(dump: &Dump, queue: &str, out: &mut Output) -> Result<(), Failure> {
+    let wrong = || Failure::Other(format!("\"{queue}\" is no TOPIC:QUEUE"));
+    let (topic, number) = queue.rsplit_once(':').ok_or_else(wrong)?;
+    let queue_id = number.parse().map_err(|_| wrong())?;
+    let view = StoreView::open(&dump.folder.dir).map_err(failure)?;
+    let (mut left, mut failed) = (dump.count, None);
+    view.units(topic, queue_id, |unit| {
+        if left == 0 {
+            return false;
+        }
+        left -= 1;
+        let (at, log_offset, size, tags_code) = (unit.at, unit.log_offset, unit.size, unit.tags_code);
+        let line = format!("byte {at}: {size} bytes at {log_offset}, tags code {tags_code}");
+        failed = out.line(line.as_bytes()).err();
+        failed.is_none()
+    })
+    .map_err(failure)?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn failure(error: StoreError) -> Failure {
+    Failure::Other(error.to_string())
+}
