@@ -126,18 +126,19 @@ impl Progress {
         self.resets_pending
     }
 
-    /// Topics in which the group has stored offsets.
+    /// Topics in which the group has stored offsets; what it only pulled does not count.
     #[must_use]
     pub fn topics_of(&self, group: &str) -> Vec<Text> {
-        self.groups.get(group).into_iter().flat_map(HashMap::keys).cloned().collect()
+        let topics = self.groups.get(group).into_iter().flatten();
+        topics.filter(|(_, queues)| has_stored(queues)).map(|(topic, _)| topic.clone()).collect()
     }
 
-    /// Groups that have stored offsets in the topic.
+    /// Groups that have stored offsets in the topic; those that only pulled do not count.
     #[must_use]
     pub fn groups_of(&self, topic: &str) -> Vec<Text> {
         self.groups
             .iter()
-            .filter(|(_, topics)| topics.contains_key(topic))
+            .filter(|(_, topics)| topics.get(topic).is_some_and(has_stored))
             .map(|(group, _)| group.clone())
             .collect()
     }
@@ -213,6 +214,10 @@ impl Progress {
     }
 }
 
+fn has_stored(queues: &Queues) -> bool {
+    queues.values().any(|queue| queue.committed.is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +259,15 @@ mod tests {
         progress.commit(&group, &topic, 0, 40);
         assert_eq!(progress.pulled("g", "t", 0), Some(40));
         assert!(progress.of_topic("g", "t") == BTreeMap::from([(0, 40)]));
+    }
+
+    #[test]
+    fn a_group_that_only_pulled_has_no_progress_in_the_topic() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        progress.note_pulled(&group, &topic, 0, 32);
+        assert_eq!((progress.topics_of("g"), progress.groups_of("t")), (vec![], vec![]));
+        progress.commit(&group, &topic, 0, 0);
+        assert_eq!((progress.topics_of("g"), progress.groups_of("t")), (vec![topic], vec![group]));
     }
 
     #[test]
