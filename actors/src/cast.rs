@@ -20,6 +20,7 @@ use crate::cold_reader::ColdReaders;
 use crate::commit_log::CommitLog;
 use crate::config::BrokerConfig;
 use crate::credits::Credits;
+use crate::detour::Detours;
 use crate::directory::Directory;
 use crate::dispatcher::Dispatcher;
 use crate::flush::Flush;
@@ -67,6 +68,7 @@ pub const CAST: &[Role] = &[
     role("ConsumerOffsets", "store", "committed offsets, resets"),
     role("HeartbeatScanner", "broker", "last-seen times of clients, connections of producers"),
     role("Registrar", "broker", "registration with every name server"),
+    role("Schedule", "store", "the delay levels and how far each is delivered"),
     role("Queue", "topic and queue in use", "pulls on hold"),
     role("Routes", "name server", "the cluster's brokers, topics and queues"),
     role("KvConfig", "name server", "values by key, kept in a file"),
@@ -90,6 +92,8 @@ pub struct BrokerCast {
     pub directory: Arc<Directory>,
     /// Consume queues.
     pub queues: QueueTable,
+    /// Where messages wait before they reach their topics.
+    pub detours: Detours,
     /// Records of the log.
     pub log: LogReader,
     /// Keys of messages.

@@ -12,6 +12,9 @@
 //! Contents: `broker` and `name_server` build the parts, `naming` what a broker is known by.
 
 mod broker;
+mod delivery;
+#[cfg(test)]
+mod delivery_test;
 #[cfg(test)]
 mod end_to_end_test;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use troupemq_codec::Request;
 use troupemq_codec::request::{
-    CheckClientConfig, DeleteSubscriptiongroup, DeleteTopicInBroker, GetAllProducerInfo,
+    CheckClientConfig, ConsumerSendMsgBack, DeleteSubscriptiongroup, DeleteTopicInBroker, GetAllProducerInfo,
     GetAllSubscriptiongroupConfig, GetAllTopicConfig, GetBrokerConsumeStats, GetConsumeStats,
     GetConsumerConnectionList, GetConsumerListByGroup, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset,
     GetProducerConnectionList, GetSubscriptiongroupConfig, GetSystemTopicListFromBroker, GetTopicConfig,
@@ -26,7 +26,7 @@ use troupemq_codec::request::{
 use crate::admin::{clients, groups, progress, topic, topic_stats};
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link, Refusal};
-use crate::{heartbeat, name_server, offsets, query, rebalance};
+use crate::{heartbeat, name_server, offsets, query, rebalance, send_back};
 
 /// A future of an answer that lives on one arbiter.
 pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -85,6 +85,7 @@ impl Served {
 
 async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
     match call.command.code {
+        ConsumerSendMsgBack::CODE => send_back::send_back(cast, call).await,
         HeartBeat::CODE => heartbeat::answers::heart_beat(cast, call).await,
         UnregisterClient::CODE => heartbeat::answers::unregister_client(cast, call).await,
         CheckClientConfig::CODE => heartbeat::answers::check_client_config(cast, call),

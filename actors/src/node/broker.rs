@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
 use troupemq_codec::message::properties::{CLUSTER, MSG_REGION, TRACE_ON, put_property};
+use troupemq_store::dispatch::delay_levels::DelayLevels;
 use troupemq_store::{
     Closing, FlushMode, IndexReader, LogFlusher, LogReader, Marks, Opened, QueueTable, StoreConfig,
 };
@@ -23,10 +24,12 @@ use crate::cast::BrokerCast;
 use crate::cold_reader::ColdReaders;
 use crate::commit_log::{CommitLog, ReleaseLog};
 use crate::config::{BrokerConfig, BrokerPart, NodeConfig};
+use crate::detour::Detours;
 use crate::directory::Directory;
 use crate::dispatcher::{Dispatcher, ReleaseWriter};
 use crate::flush::{Flush, FlushThread, Nudge};
 use crate::net::listener::{Listener, bind};
+use crate::node::delivery::Delivery;
 use crate::node::naming::{self, Naming};
 use crate::node::people::{People, PeopleTables};
 use crate::node::{NodeError, Stage};
@@ -55,6 +58,7 @@ pub(super) struct Running {
     flushing: (FlushThread, JoinHandle<LogFlusher>),
     queues: QueueTable,
     people: Option<People>,
+    delivery: Option<Delivery>,
 }
 
 /// Builds it.
@@ -77,6 +81,10 @@ pub(super) fn build(
     }
     let ground = Ground { advertised: advertised(part, address), directory, people };
     let cast = start(stage, config, part, ground, (below, watchdog))?;
+    let delivery = Delivery::start(stage, &cast, watchdog)?;
+    if let Some(running) = &mut stage.broker {
+        running.delivery = Some(delivery);
+    }
     let listener = Listener::new(socket, stage.sessions.clone(), Served::Broker(cast.clone()));
     Ok(Built { address, cast, listener })
 }
@@ -162,6 +170,7 @@ fn start_store(
         flushing,
         queues: queues.clone(),
         people: None,
+        delivery: None,
     });
     Ok(StoreCast {
         retention: handle,
@@ -201,7 +210,9 @@ fn start(
     }
     stage.enter("Queue");
     let queue_arbiters = QueueArbiters::new(vec![Arbiter::current()], clock.clone(), broker.held_pulls_max);
+    let levels = DelayLevels::parse(&below.store.delay_levels)?;
     Ok(Arc::new(BrokerCast {
+        detours: Detours::new(levels, below.queues.clone()),
         config: shared,
         ids: IdSource::new(advertised.ip(), clock.0.now_ms()),
         message_ids: PlaceIds::new(advertised),
@@ -264,6 +275,10 @@ impl Running {
 
     /// Stops the broker once no session is left: what was taken in is stored, then the store is closed.
     pub(super) async fn stop(self, poison: &Poison) -> Result<(), NodeError> {
+        let delivered = match &self.delivery {
+            Some(delivery) => delivery.stop().await,
+            None => Ok(()),
+        };
         let saved = match &self.people {
             Some(people) => people.stop().await,
             None => Ok(()),
@@ -286,6 +301,6 @@ impl Running {
             queues: self.queues,
             marks: marks?,
         })?;
-        saved
+        delivered.and(saved)
     }
 }

@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::filter::tags::tags_code_of;
-use troupemq_codec::message::properties::{POP_CK, UNIQ_KEY, put_property};
-use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch};
+use troupemq_codec::message::properties::{
+    POP_CK, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, UNIQ_KEY, put_property,
+};
+use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch, sys_flag};
 use troupemq_codec::request::{SendBatchMessage, SendView};
 use troupemq_codec::{CommandView, HeaderForm, Request, ResponseCode, Text};
 use troupemq_store::{AppendBatch, PendingRecord};
@@ -20,14 +22,17 @@ use troupemq_store::{AppendBatch, PendingRecord};
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome};
 use crate::config::BrokerConfig;
+use crate::detour::Wish;
 use crate::directory::{QueueView, TopicView};
+use crate::heartbeat::answers::group_view;
 use crate::held::hold;
 use crate::net::Refusal;
 use crate::net::wire::Wire;
+use crate::rebalance::IsOrderly;
 use crate::send::check::{Marks, check_sizes, illegal};
-use crate::send::place::{Places, dead_letter_topic};
+use crate::send::place::{Places, is_given_up};
 use crate::send::reply;
-use crate::topic::names::RETRY_PREFIX;
+use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
 use crate::topics::EnsureTopic;
 
 /// Sends of one batch.
@@ -38,6 +43,9 @@ const BYTES_MAX: usize = 256 << 10;
 const SPARE_MAX: usize = 32;
 /// Topic names longer than this cannot be sent to in batches.
 const BATCH_TOPIC_MAX: usize = 127;
+
+/// Properties that name a delivery time; a delay level wins over them.
+const TIMES: [&str; 3] = [TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS];
 
 /// Spare benches of one arbiter.
 #[derive(Debug, Default)]
@@ -72,6 +80,8 @@ pub(super) struct Slot {
 enum Trouble {
     Refused(Refusal),
     NoTopic(EnsureTopic),
+    /// A send to the retry topic of this group: it must be asked first whether it consumes in order.
+    Retry(Text),
 }
 
 impl From<Refusal> for Trouble {
@@ -100,6 +110,8 @@ struct Target<'a> {
     send: &'a SendView<'a>,
     topic: &'a TopicView,
     queue: &'a QueueView,
+    /// Whether it is a dead letter: it waits for nothing any more.
+    is_dead: bool,
 }
 
 /// A message about to be encoded.
@@ -138,18 +150,27 @@ impl Bench {
         view: &CommandView<'_>,
         frame: &[u8],
     ) {
-        let added = match self.add(cast, wire, view, frame) {
-            Err(Trouble::NoTopic(wanted)) => match cast.topics.send(wanted).await {
-                Ok(Ok(_made)) => self.add(cast, wire, view, frame),
+        let mut is_orderly = None;
+        let mut added = self.add(cast, wire, view, (frame, is_orderly));
+        if let Err(Trouble::Retry(group)) = &added {
+            // A group that holds a lease consumes in order: it retries by itself and gives up here.
+            is_orderly = match group_view(cast, group).await {
+                Ok(group) => group.coordinator().send(IsOrderly).await.ok(),
+                Err(_unknown) => None,
+            };
+            added = self.add(cast, wire, view, (frame, is_orderly.or(Some(false))));
+        }
+        if let Err(Trouble::NoTopic(wanted)) = added {
+            added = match cast.topics.send(wanted).await {
+                Ok(Ok(_made)) => self.add(cast, wire, view, (frame, is_orderly.or(Some(false)))),
                 Ok(Err(refusal)) => Err(refusal.into()),
                 Err(gone) => Err(Refusal::from(gone).into()),
-            },
-            added => added,
-        };
+            };
+        }
         let refusal = match added {
             Ok(()) => return,
             Err(Trouble::Refused(refusal)) => refusal,
-            Err(Trouble::NoTopic(_)) => Refusal::gone("the topic just made"),
+            Err(Trouble::NoTopic(_) | Trouble::Retry(_)) => Refusal::gone("the topic just made"),
         };
         cast.stats.refused(1);
         if !view.is_oneway() {
@@ -215,15 +236,20 @@ impl Bench {
         cast: &BrokerCast,
         wire: &Wire,
         view: &CommandView<'_>,
-        frame: &[u8],
+        (frame, is_orderly): (&[u8], Option<bool>),
     ) -> Result<(), Trouble> {
         let mut send = SendView::read(view).map_err(Refusal::from)?;
         send.is_batch |= view.code == SendBatchMessage::CODE;
         let config = cast.config.load();
         check_service(cast, &config)?;
-        if let Some(dead) = dead_letter_topic(cast, &send, view.version) {
-            send.topic = dead.into();
-            send.queue_id = 0;
+        let mut is_dead = false;
+        if let Some(group) = send.topic.strip_prefix(RETRY_PREFIX) {
+            let Some(is_orderly) = is_orderly else { return Err(Trouble::Retry(Text::from(group))) };
+            if is_given_up(cast, group, (&send, view.version))? || is_orderly {
+                send.topic = format!("{DEAD_LETTER_PREFIX}{group}").into();
+                send.queue_id = 0;
+                is_dead = true;
+            }
         }
         let Some(place) = self.places.find(cast, &send.topic)? else {
             return Err(Trouble::NoTopic(EnsureTopic {
@@ -236,7 +262,7 @@ impl Bench {
         let first = self.batch.records.len();
         let before = self.batch.bytes.len();
         let uniq_key = match self.encode(
-            &Target { cast, config: &config, wire, send: &send, topic: &place.topic, queue },
+            &Target { cast, config: &config, wire, send: &send, topic: &place.topic, queue, is_dead },
             &frame[view.body.clone()],
         ) {
             Ok(uniq_key) => uniq_key,
@@ -305,30 +331,47 @@ impl Bench {
     }
 
     fn encode_one(&mut self, target: &Target<'_>, piece: &Piece<'_>) -> Result<Range<usize>, Refusal> {
-        let Target { cast, config, wire, send, topic, queue } = *target;
+        let Target { cast, config, wire, send, topic, queue, is_dead } = *target;
         let marks = Marks::of(PropertiesView(piece.properties));
-        if marks.was_popped {
+        if marks.needs_cleaning() {
             let mut properties = Properties::parse(Bytes::copy_from_slice(piece.properties));
-            properties.remove(POP_CK);
+            let with_level: &[&str] = if marks.has_level() { &TIMES } else { &[] };
+            for name in [POP_CK].iter().chain(with_level) {
+                properties.remove(name);
+            }
             return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
         }
         marks.check(cast, send.sys_flag)?;
         let mut made = BytesMut::new();
-        if marks.uniq_key.is_none() {
-            put_property(&mut made, UNIQ_KEY, cast.ids.next(cast.now_ms()).as_str());
+        let made_id = marks.uniq_key.is_none().then(|| cast.ids.next(cast.now_ms()));
+        if let Some(id) = &made_id {
+            put_property(&mut made, UNIQ_KEY, id.as_str());
         }
+        let id = marks.uniq_key.or(made_id.as_ref().map(|id| id.as_str())).unwrap_or_default();
+        let again = send.reconsume_times.unwrap_or(0);
+        let wish = if is_dead { Wish::default() } else { marks.wish(id, again > 0) };
+        let detour = cast.detours.find(&wish, &topic.name, queue.queue_id, cast.now_ms())?;
+        let waits_as_half = detour.as_ref().is_some_and(|detour| detour.is_half);
         let record = NewRecord {
-            topic: &topic.name,
-            queue_id: queue.queue_id,
+            topic: detour.as_ref().map_or(&topic.name, |detour| detour.topic),
+            queue_id: detour.as_ref().map_or(queue.queue_id, |detour| detour.queue.queue_id()),
             flag: piece.flag,
-            sys_flag: send.sys_flag,
+            sys_flag: match waits_as_half {
+                true => sys_flag::with_transaction(send.sys_flag, 0),
+                false => send.sys_flag,
+            },
             born_timestamp_ms: send.born_timestamp_ms,
             born_host: wire.peer(),
             store_host: cast.advertised,
-            reconsume_times: send.reconsume_times.unwrap_or(0),
+            reconsume_times: again,
             prepared_log_offset: 0,
             body: piece.body,
-            properties: &[piece.properties, &cast.own_properties, &made],
+            properties: &[
+                piece.properties,
+                &cast.own_properties,
+                detour.as_ref().map_or(&[], |detour| &detour.properties[..]),
+                &made,
+            ],
         };
         let properties_len = record.properties_len();
         check_sizes(config, piece.body, properties_len)?;
@@ -336,7 +379,10 @@ impl Bench {
         record.encode(&mut self.batch.bytes)?;
         self.waits_for_disk |= marks.waits;
         // The batch keeps its queue alive until it is dispatched: one counter raised per message.
-        self.batch.push(start, queue.units.clone(), 1, tags_code_of(marks.tags));
+        match detour {
+            Some(detour) => self.batch.push(start, detour.queue, 1, detour.tags_code),
+            None => self.batch.push(start, queue.units.clone(), 1, tags_code_of(marks.tags)),
+        }
         let end = self.batch.bytes.len();
         Ok(match marks.uniq_key {
             Some(key) => {

@@ -13,6 +13,7 @@ use troupemq_codec::message::{PropertiesView, sys_flag};
 
 use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
+use crate::detour::Wish;
 use crate::net::Refusal;
 use crate::topic::names;
 
@@ -58,8 +59,11 @@ pub struct Marks<'a> {
     pub waits: bool,
     /// Whether the message was popped before: the mark is not stored again.
     pub was_popped: bool,
-    is_transaction: bool,
-    is_delayed: bool,
+    /// The delay level as it was written.
+    pub level: Option<&'a str>,
+    /// Whether it is half of a transaction.
+    pub is_transaction: bool,
+    is_timed: bool,
     is_inner_batch: bool,
 }
 
@@ -79,27 +83,44 @@ impl<'a> Marks<'a> {
             TIMER_DELIVER_MS,
         ]);
         let is_true = |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let level = delay.and_then(|level| level.parse::<i32>().ok()).unwrap_or(0);
         Marks {
             uniq_key: uniq_key.filter(|key| !key.is_empty()),
             tags: tags.filter(|tags| !tags.is_empty()),
             waits: wait.is_none() || is_true(wait),
             was_popped: pop.is_some(),
+            level: delay,
             is_transaction: is_true(transaction),
-            is_delayed: level > 0 || second.or(ms).or(deliver).is_some(),
+            is_timed: second.or(ms).or(deliver).is_some(),
             is_inner_batch: inner.is_some(),
         }
+    }
+
+    /// Whether a delay level counts: it wins over a delivery time, which is not even stored then.
+    pub fn has_level(&self) -> bool {
+        self.level.and_then(|level| level.parse().ok()).is_some_and(|level: i32| level > 0)
+    }
+
+    /// Whether a property must not be stored as it came.
+    pub fn needs_cleaning(&self) -> bool {
+        self.was_popped || (self.is_timed && self.has_level())
+    }
+
+    /// What the message asks for; `uniq_key` is its id, made or not.
+    pub fn wish(&self, uniq_key: &'a str, is_again: bool) -> Wish<'a> {
+        // A message that is retried after a delay is no half any more.
+        let is_half = self.is_transaction && !(is_again && self.has_level());
+        Wish { level: self.level, is_half, uniq_key, tags: self.tags }
     }
 
     /// Refuses a kind of message that this broker does not deliver.
     pub fn check(&self, cast: &BrokerCast, flags: i32) -> Result<(), Refusal> {
         let host = cast.advertised.ip();
-        if self.is_transaction {
+        if self.is_transaction && cast.config.load().reject_transaction_message {
             let remark = format!("the broker[{host}] sending transaction message is forbidden");
             return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
         }
-        if self.is_delayed {
-            let remark = format!("the broker[{host}] does not deliver delayed messages");
+        if self.is_timed && !self.has_level() {
+            let remark = format!("the broker[{host}] does not deliver timer messages");
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
         }
         if self.is_inner_batch || flags & sys_flag::INNER_BATCH != 0 {
@@ -138,8 +159,9 @@ mod tests {
         let text = "UNIQ_KEY\u{1}id\u{2}TAGS\u{1}A\u{2}WAIT\u{1}false\u{2}DELAY\u{1}0\u{2}";
         let marks = Marks::of(PropertiesView(text.as_bytes()));
         assert_eq!((marks.uniq_key, marks.tags), (Some("id"), Some("A")));
-        assert!(!marks.waits && !marks.is_delayed && !marks.is_transaction && !marks.was_popped);
+        assert!(!marks.waits && !marks.has_level() && !marks.is_transaction && !marks.was_popped);
         let marks = Marks::of(PropertiesView(b"DELAY\x013\x02TRAN_MSG\x01true\x02POP_CK\x01x\x02"));
-        assert!(marks.waits && marks.is_delayed && marks.is_transaction && marks.was_popped);
+        assert!(marks.waits && marks.has_level() && marks.is_transaction && marks.was_popped);
+        assert!(marks.wish("id", false).is_half && !marks.wish("id", true).is_half);
     }
 }

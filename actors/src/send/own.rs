@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::message::{NewRecord, sys_flag};
-use troupemq_store::AppendBatch;
+use troupemq_store::{AppendBatch, ConsumeQueue, StoreError};
 
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome};
@@ -40,7 +40,7 @@ pub struct StoredOwn {
 }
 
 /// Stores messages of the broker's own and answers where they are, once they are visible and, in sync mode,
-/// on the disk.
+/// on the disk. When only the first of them could be stored, the answer is shorter than what was wanted.
 pub async fn store(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<Vec<StoredOwn>, Refusal> {
     if messages.is_empty() {
         return Ok(Vec::new());
@@ -52,12 +52,14 @@ pub async fn store(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<Vec<Stored
         undelivered.into_inner().refuse(Refusal::gone("CommitLog"));
     }
     let Done { batch, outcome, .. } = waiting.await.map_err(|_lost| Refusal::gone("CommitLog"))?;
+    let stored = outcome.stored(batch.records.len());
     let code = match outcome {
         Outcome::Stored => ResponseCode::SUCCESS,
         Outcome::NotFlushedInTime => ResponseCode::FLUSH_DISK_TIMEOUT,
-        Outcome::StoredInPart(_, refusal) | Outcome::Refused(refusal) => return Err(refusal),
+        Outcome::StoredInPart(1.., _) => ResponseCode::SUCCESS,
+        Outcome::StoredInPart(0, refusal) | Outcome::Refused(refusal) => return Err(refusal),
     };
-    let stored = batch.records.iter().map(|record| StoredOwn {
+    let stored = batch.records[..stored].iter().map(|record| StoredOwn {
         log_offset: record.log_offset,
         queue_offset: record.queue_offset,
         size: record.len,
@@ -70,28 +72,36 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
     let mut batch = AppendBatch::default();
     let mut queues: Vec<Arc<QueueView>> = Vec::new();
     for message in messages {
-        let queue = queue_of(cast, &message.record)?;
+        let (units, view) = queue_of(cast, &message.record)?;
         let start = batch.bytes.len();
         message.record.encode(&mut batch.bytes).map_err(|error| {
             Refusal::new(ResponseCode::MESSAGE_ILLEGAL, format!("the message is illegal: {error}"))
         })?;
         let advance = u16::from(sys_flag::is_visible(message.record.sys_flag));
-        batch.push(start, queue.units.clone(), advance, message.tags_code);
-        if !queues.iter().any(|known| Arc::ptr_eq(known, &queue)) {
-            queues.push(queue);
-        }
+        batch.push(start, units, advance, message.tags_code);
+        queues.extend(view.filter(|view| !queues.iter().any(|known| Arc::ptr_eq(known, view))));
     }
     Ok((batch, queues))
 }
 
-fn queue_of(cast: &BrokerCast, record: &NewRecord<'_>) -> Result<Arc<QueueView>, Refusal> {
-    let missing = || {
-        let remark = format!("topic[{}] has no queue {}", record.topic, record.queue_id);
+/// The queue of a record, and its view if its topic has (still) so many queues.
+fn queue_of(
+    cast: &BrokerCast,
+    record: &NewRecord<'_>,
+) -> Result<(Arc<ConsumeQueue>, Option<Arc<QueueView>>), Refusal> {
+    let failed = |error: StoreError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
+    let topic = cast.directory.topic(record.topic).ok_or_else(|| {
+        let remark = format!("topic[{}] not exist", record.topic);
         Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark)
-    };
-    let topic = cast.directory.topic(record.topic).ok_or_else(missing)?;
-    match cast.directory.queue(&topic, record.queue_id, &cast.queues) {
-        Ok(queue) => queue.ok_or_else(missing),
-        Err(error) => Err(Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string())),
+    })?;
+    match cast.directory.queue(&topic, record.queue_id, &cast.queues).map_err(failed)? {
+        Some(view) => Ok((view.units.clone(), Some(view))),
+        None if record.queue_id >= 0 => {
+            Ok((cast.queues.open_or_create(record.topic, record.queue_id).map_err(failed)?, None))
+        }
+        None => {
+            let remark = format!("queue {} of topic[{}] is illegal", record.queue_id, record.topic);
+            Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark))
+        }
     }
 }

@@ -15,15 +15,12 @@ use troupemq_codec::request::SendView;
 use troupemq_codec::topic::{PERM_INHERIT, PERM_READ, PERM_WRITE, TopicFilterType};
 
 use crate::cast::BrokerCast;
-use crate::directory::{QueueView, TopicView};
+use crate::directory::{GroupView, QueueView, TopicView};
 use crate::net::{Link, Refusal};
 use crate::send::check::check_topic;
-use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
 
 /// Topics remembered by one bench.
 const KNOWN_MAX: usize = 1024;
-/// Times a message is consumed before it is given up, for groups that say nothing. Java: retryMaxTimes.
-const RETRY_MAX_TIMES: i32 = 16;
 /// Versions from which a client's own limit counts. Java: V3_4_9.
 const OWN_LIMIT_SINCE: i32 = 121;
 
@@ -137,11 +134,21 @@ fn described(topic: &TopicView) -> String {
     )
 }
 
-/// The dead-letter topic of a retry that has been consumed too often; none for any other send.
-pub fn dead_letter_topic(cast: &BrokerCast, send: &SendView<'_>, version: i32) -> Option<String> {
-    let group = send.topic.strip_prefix(RETRY_PREFIX)?;
-    let own = send.reconsume_max.filter(|_| version >= OWN_LIMIT_SINCE);
-    let configured = || cast.directory.group(group).map(|view| view.config().retry_max_times);
-    let max = own.or_else(configured).unwrap_or(RETRY_MAX_TIMES);
-    (send.reconsume_times.unwrap_or(0) > max).then(|| format!("{DEAD_LETTER_PREFIX}{group}"))
+/// Whether a message sent to the retry topic of `group` has been consumed too often.
+pub fn is_given_up(
+    cast: &BrokerCast,
+    group: &str,
+    (send, version): (&SendView<'_>, i32),
+) -> Result<bool, Refusal> {
+    let Some(view) = cast.directory.group(group) else {
+        let remark = format!("subscription group not exist, {group}");
+        return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+    };
+    let max = retries_max(&view, send.reconsume_max, version);
+    Ok(send.reconsume_times.unwrap_or(0) > max)
+}
+
+/// How many times a group may consume a message again: the client's own limit counts if it is new enough.
+pub fn retries_max(group: &GroupView, own: Option<i32>, version: i32) -> i32 {
+    own.filter(|_| version >= OWN_LIMIT_SINCE).unwrap_or_else(|| group.config().retry_max_times)
 }

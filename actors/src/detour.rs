@@ -1,0 +1,184 @@
+//! Detours: where a message waits before it reaches its topic — in a delay level, or as half of a transaction.
+//! Java: `HookUtils`, `TransactionalMessageBridge`.
+//!
+//! Invariants:
+//! - a message that waits keeps its topic and queue in its properties, and everything else as it came;
+//! - a delay level wins over a delivery time, a transaction waits before its delay begins;
+//! - what was on a detour is delivered with the properties it waited with.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::BytesMut;
+use troupemq_codec::ResponseCode;
+use troupemq_codec::filter::tags::tags_code_of;
+use troupemq_codec::message::properties::{DELAY, REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_ID, put_property};
+use troupemq_store::dispatch::SCHEDULE_TOPIC;
+use troupemq_store::dispatch::delay_levels::DelayLevels;
+use troupemq_store::{ConsumeQueue, QueueTable};
+
+use crate::net::Refusal;
+
+/// Topic of the half messages. Java: `RMQ_SYS_TRANS_HALF_TOPIC`.
+pub const HALF_TOPIC: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
+
+/// What a message asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wish<'a> {
+    /// Its delay level as it stands in its properties.
+    pub level: Option<&'a str>,
+    /// Whether it is half of a transaction.
+    pub is_half: bool,
+    /// Its unique id.
+    pub uniq_key: &'a str,
+    /// Its tags.
+    pub tags: Option<&'a str>,
+}
+
+/// Where a message waits.
+#[derive(Debug)]
+pub struct Detour {
+    /// The topic it is stored in.
+    pub topic: &'static str,
+    /// The queue of that topic.
+    pub queue: Arc<ConsumeQueue>,
+    /// What its unit carries: when it is due in epoch ms, or the hash of its tags.
+    pub tags_code: i64,
+    /// Property text to store behind its own.
+    pub properties: BytesMut,
+    /// Whether it waits as half of a transaction.
+    pub is_half: bool,
+}
+
+/// What decides about detours, and the queues they lead to.
+#[derive(Debug)]
+pub struct Detours {
+    levels: DelayLevels,
+    table: QueueTable,
+    scheduled: Box<[OnceLock<Arc<ConsumeQueue>>]>,
+    half: OnceLock<Arc<ConsumeQueue>>,
+}
+
+impl Detours {
+    /// Detours with these delay levels into the queues of `table`.
+    pub fn new(levels: DelayLevels, table: QueueTable) -> Detours {
+        let count = usize::try_from(levels.max()).unwrap_or(0);
+        let scheduled = (0..count).map(|_| OnceLock::new()).collect();
+        Detours { levels, table, scheduled, half: OnceLock::new() }
+    }
+
+    /// The delay levels.
+    pub fn levels(&self) -> &DelayLevels {
+        &self.levels
+    }
+
+    /// Where a message for a queue of `topic` has to wait; none if it goes there at once.
+    pub fn find(
+        &self,
+        wish: &Wish<'_>,
+        topic: &str,
+        queue_id: i32,
+        now_ms: i64,
+    ) -> Result<Option<Detour>, Refusal> {
+        if wish.is_half {
+            return self.half(wish, topic, queue_id).map(Some);
+        }
+        let level = level_of(wish.level)?;
+        if level <= 0 {
+            return Ok(None);
+        }
+        let used = self.levels.clamp(level);
+        let mut properties = target(topic, queue_id);
+        if used != level {
+            put_property(&mut properties, DELAY, &used.to_string());
+        }
+        let queue = self.queue_of_level(used)?;
+        let tags_code = now_ms.saturating_add(self.levels.delay_ms(used));
+        Ok(Some(Detour { topic: SCHEDULE_TOPIC, queue, tags_code, properties, is_half: false }))
+    }
+
+    fn half(&self, wish: &Wish<'_>, topic: &str, queue_id: i32) -> Result<Detour, Refusal> {
+        let mut properties = target(topic, queue_id);
+        put_property(&mut properties, TRANSACTION_ID, wish.uniq_key);
+        let queue = self.kept(&self.half, HALF_TOPIC, 0)?;
+        let tags_code = tags_code_of(wish.tags);
+        Ok(Detour { topic: HALF_TOPIC, queue, tags_code, properties, is_half: true })
+    }
+
+    fn queue_of_level(&self, level: i32) -> Result<Arc<ConsumeQueue>, Refusal> {
+        let at = usize::try_from(level - 1).ok();
+        let slot = at.and_then(|at| self.scheduled.get(at)).expect("the level was clamped");
+        self.kept(slot, SCHEDULE_TOPIC, level - 1)
+    }
+
+    fn kept(
+        &self,
+        slot: &OnceLock<Arc<ConsumeQueue>>,
+        topic: &str,
+        queue_id: i32,
+    ) -> Result<Arc<ConsumeQueue>, Refusal> {
+        if let Some(queue) = slot.get() {
+            return Ok(queue.clone());
+        }
+        let opened = self.table.open_or_create(topic, queue_id);
+        let queue = opened.map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))?;
+        Ok(slot.get_or_init(|| queue).clone())
+    }
+}
+
+/// The level a message asks for; 0 for none.
+pub fn level_of(level: Option<&str>) -> Result<i32, Refusal> {
+    let Some(text) = level else { return Ok(0) };
+    text.parse().map_err(|_| {
+        let remark = format!("the delay level \"{text}\" is no number; levels are 1 to 18");
+        Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
+    })
+}
+
+fn target(topic: &str, queue_id: i32) -> BytesMut {
+    // One piece of memory for each message that waits; messages that do not wait need none.
+    let mut properties = BytesMut::with_capacity(topic.len() + 96);
+    put_property(&mut properties, REAL_TOPIC, topic);
+    put_property(&mut properties, REAL_QUEUE_ID, &queue_id.to_string());
+    properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use troupemq_codec::message::PropertiesView;
+    use troupemq_store::StoreConfig;
+
+    fn detours(dir: &std::path::Path) -> Detours {
+        let table = QueueTable::load(&StoreConfig::in_dir(dir)).unwrap();
+        Detours::new(DelayLevels::parse("1s 5s 10s").unwrap(), table)
+    }
+
+    #[test]
+    fn a_level_leads_to_its_queue_and_says_when() {
+        let dir = tempfile::tempdir().unwrap();
+        let detours = detours(dir.path());
+        let wish = |level| Wish { level: Some(level), ..Wish::default() };
+        let found = detours.find(&wish("2"), "T", 3, 1000).unwrap().expect("a detour");
+        assert_eq!((found.topic, found.queue.queue_id(), found.tags_code), (SCHEDULE_TOPIC, 1, 6000));
+        let view = PropertiesView(&found.properties);
+        assert_eq!((view.get(REAL_TOPIC), view.get(REAL_QUEUE_ID)), (Some("T"), Some("3")));
+        assert_eq!(view.get(DELAY), None);
+        // 3.3 #23: a level above the last is the last, below 1 is none.
+        let found = detours.find(&wish("99"), "T", 0, 0).unwrap().expect("a detour");
+        assert_eq!((found.queue.queue_id(), PropertiesView(&found.properties).get(DELAY)), (2, Some("3")));
+        assert!(detours.find(&wish("0"), "T", 0, 0).unwrap().is_none());
+        assert!(detours.find(&wish("-1"), "T", 0, 0).unwrap().is_none());
+        let refusal = detours.find(&wish("soon"), "T", 0, 0).expect_err("no number");
+        assert!(refusal.remark.contains("\"soon\""));
+    }
+
+    #[test]
+    fn half_of_a_transaction_waits_before_its_delay() {
+        let dir = tempfile::tempdir().unwrap();
+        let wish = Wish { level: Some("2"), is_half: true, uniq_key: "U", tags: None };
+        let found = detours(dir.path()).find(&wish, "T", 3, 1000).unwrap().expect("a detour");
+        assert_eq!((found.topic, found.queue.queue_id(), found.is_half), (HALF_TOPIC, 0, true));
+        let view = PropertiesView(&found.properties);
+        assert_eq!((view.get(TRANSACTION_ID), view.get(REAL_QUEUE_ID)), (Some("U"), Some("3")));
+    }
+}

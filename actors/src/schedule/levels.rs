@@ -1,0 +1,125 @@
+//! How far each delay level has been delivered, and what is due next.
+//!
+//! Invariants:
+//! - plain state: time is an argument;
+//! - a level is delivered in the order of its queue: what is not due holds up what is behind it;
+//! - the place of a level moves on only past what was stored.
+
+use std::collections::BTreeMap;
+
+use troupemq_store::Unit;
+use troupemq_store::dispatch::delay_levels::DelayLevels;
+
+/// Messages taken from one level at a time: the other levels wait no longer than for these.
+pub const TAKEN_MAX: usize = 256;
+
+/// A message that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// Its level.
+    pub level: i32,
+    /// Its unit.
+    pub unit: Unit,
+}
+
+/// The places of all levels.
+#[derive(Debug)]
+pub struct Places {
+    levels: DelayLevels,
+    next: BTreeMap<i32, i64>,
+}
+
+impl Places {
+    /// Levels that were delivered up to these queue offsets.
+    pub fn new(levels: DelayLevels, saved: BTreeMap<i32, i64>) -> Places {
+        Places { levels, next: saved }
+    }
+
+    /// The levels there are.
+    pub fn levels(&self) -> impl Iterator<Item = i32> + use<> {
+        1..=self.levels.max()
+    }
+
+    /// The next offset of each level.
+    pub fn table(&self) -> &BTreeMap<i32, i64> {
+        &self.next
+    }
+
+    /// Where a level goes on, within what its queue has.
+    pub fn place(&self, level: i32, min: i64, max: i64) -> i64 {
+        self.next.get(&level).copied().unwrap_or(min).clamp(min, max.max(min))
+    }
+
+    /// Takes what is due from the units of a level, which begin at its place. Then says when the next is due,
+    /// if there is one.
+    pub fn take(
+        &self,
+        level: i32,
+        units: impl IntoIterator<Item = Unit>,
+        now_ms: i64,
+        due: &mut Vec<Due>,
+    ) -> Option<i64> {
+        for unit in units.into_iter().take(TAKEN_MAX) {
+            let at_ms = self.due_ms(level, unit.tags_code, now_ms);
+            if at_ms > now_ms && !unit.is_hole() {
+                return Some(at_ms);
+            }
+            due.push(Due { level, unit });
+        }
+        None
+    }
+
+    /// What was taken is stored, or need not be.
+    pub fn passed(&mut self, due: &Due) {
+        self.next.insert(due.level, due.unit.next_offset());
+    }
+
+    /// When a unit is due. One that lies further ahead than its level allows was stored under another clock
+    /// and is due at once.
+    fn due_ms(&self, level: i32, stored: i64, now_ms: i64) -> i64 {
+        if stored > now_ms.saturating_add(self.levels.delay_ms(level)) { now_ms } else { stored }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Places {
+        Places::new(DelayLevels::parse("1s 5s").unwrap(), BTreeMap::from([(1, 3)]))
+    }
+
+    fn unit(queue_offset: i64, due_ms: i64) -> Unit {
+        Unit { queue_offset, log_offset: 100, size: 100, tags_code: due_ms, count: 1 }
+    }
+
+    fn taken(places: &Places, level: i32, units: &[Unit], now_ms: i64) -> (Vec<i64>, Option<i64>) {
+        let mut due = Vec::new();
+        let next = places.take(level, units.iter().copied(), now_ms, &mut due);
+        (due.iter().map(|due| due.unit.queue_offset).collect(), next)
+    }
+
+    #[test]
+    fn nothing_is_taken_before_its_time_and_nothing_overtakes() {
+        let units = [unit(3, 1000), unit(4, 1001), unit(5, 999)];
+        let places = places();
+        assert_eq!(taken(&places, 1, &units, 999), (vec![], Some(1000)));
+        assert_eq!(taken(&places, 1, &units, 1000), (vec![3], Some(1001)));
+        assert_eq!(taken(&places, 1, &units, 1001), (vec![3, 4, 5], None));
+    }
+
+    #[test]
+    fn a_time_beyond_the_level_is_another_clocks_and_due_at_once() {
+        assert_eq!(taken(&places(), 1, &[unit(3, 2000)], 1000), (vec![], Some(2000)));
+        assert_eq!(taken(&places(), 1, &[unit(3, 2001)], 1000), (vec![3], None));
+    }
+
+    #[test]
+    fn a_place_stays_within_its_queue() {
+        let mut places = places();
+        assert_eq!((places.place(1, 0, 10), places.place(1, 5, 10), places.place(1, 0, 2)), (3, 5, 2));
+        assert_eq!(places.place(2, 7, 10), 7);
+        places.passed(&Due { level: 1, unit: unit(3, 0) });
+        assert_eq!(places.table(), &BTreeMap::from([(1, 4)]));
+    }
+}
