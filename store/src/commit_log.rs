@@ -209,7 +209,11 @@ impl CommitLog {
         if to >= self.notice_at {
             self.notice_at = to + NOTICE_BYTES;
             self.preparer.reached(to);
-            self.preparer.order(self.writer.segment().end());
+            // A hardly used store has one segment on the disk, not two.
+            let is_small = self.segment_bytes <= 4 * NOTICE_BYTES;
+            if is_small || self.writer.remaining() as u64 <= self.segment_bytes / 2 {
+                self.preparer.order(self.writer.segment().end());
+            }
         }
     }
 
