@@ -177,6 +177,7 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     let reading = read(cast, &parcel);
     if reading.is_cold() && !parcel.is_warm {
         parcel.is_warm = true;
+        cast.stats.cold_pull();
         return cast.cold.fetch(reading, parcel);
     }
     let may_wait = parcel.header.sys_flag & PULL_SUSPENDS != 0 && parcel.wakened.is_none();

@@ -15,6 +15,7 @@ pub struct Stats {
     gets: Line,
     get_bytes: Line,
     pulls: Line,
+    cold_pulls: Line,
 }
 
 /// A counter on a cache line of its own.
@@ -37,6 +38,8 @@ pub struct Reading {
     pub get_bytes: u64,
     /// Pulls answered.
     pub pulls: u64,
+    /// Pulls that waited for the disk.
+    pub cold_pulls: u64,
 }
 
 impl Stats {
@@ -60,6 +63,11 @@ impl Stats {
         }
     }
 
+    /// Counts a pull that must wait for the disk.
+    pub fn cold_pull(&self) {
+        self.cold_pulls.add(1);
+    }
+
     /// All counters now.
     pub fn read(&self) -> Reading {
         Reading {
@@ -69,6 +77,7 @@ impl Stats {
             gets: self.gets.value(),
             get_bytes: self.get_bytes.value(),
             pulls: self.pulls.value(),
+            cold_pulls: self.cold_pulls.value(),
         }
     }
 }
