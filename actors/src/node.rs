@@ -18,6 +18,8 @@ mod delivery_test;
 #[cfg(test)]
 mod end_to_end_test;
 #[cfg(test)]
+mod filter_test;
+#[cfg(test)]
 mod golden_test;
 #[cfg(test)]
 mod group_test;

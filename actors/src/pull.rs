@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - a pull is answered once: at once, after it was held, or after a cold read;
-//! - a pull is held at most once; what it finds after that is its answer, even if it is nothing;
+//! - a pull is held until something it selects comes or its time is over; what it finds then is its answer,
+//!   even if it is nothing;
 //! - offsets are committed on the first pass only;
 //! - records leave as slices of the mapped log, never copied.
 //!
@@ -19,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix::Message;
-use troupemq_codec::filter::tags::TagFilter;
+use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::request::{
     LitePullMessage, PULL_COMMITS_OFFSET, PULL_SUSPENDS, PullMessage, PullMessageHeader,
 };
@@ -31,7 +32,7 @@ use crate::net::session::answer;
 use crate::net::wire::Wire;
 use crate::net::{Link, Refusal};
 use crate::offsets::{GroupQueue, TakeReset};
-use crate::pull::read::{Bounds, Reading, Source};
+use crate::pull::read::{Bounds, Reading, Source, Status};
 use crate::queue::{OnHold, Park};
 use crate::router::Served;
 
@@ -54,9 +55,11 @@ pub struct Parcel {
     /// The queue.
     pub queue: Arc<QueueView>,
     /// What it selects.
-    pub filter: TagFilter,
+    pub filter: Arc<MessageFilter>,
     /// Why it came back, if it was held.
     pub wakened: Option<Wakened>,
+    /// When it wants its answer at the latest, once it was held, in monotonic nanoseconds.
+    pub deadline: Option<u64>,
     /// Whether a cold reader has fetched what it wants.
     pub is_warm: bool,
 }
@@ -130,8 +133,17 @@ fn go_on(
         Ok(resolved) => {
             let check::Resolved { header, topic, queue, filter } = resolved;
             let link = wire.link.clone();
-            let parcel =
-                Parcel { request, header, link, topic, queue, filter, wakened: None, is_warm: false };
+            let parcel = Parcel {
+                request,
+                header,
+                link,
+                topic,
+                queue,
+                filter,
+                wakened: None,
+                deadline: None,
+                is_warm: false,
+            };
             if cast.pending_resets.load(Ordering::Acquire) == 0 {
                 serve(wire, cast, Box::new(parcel));
             } else {
@@ -183,7 +195,10 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     let may_wait = parcel.header.sys_flag & PULL_SUSPENDS != 0 && parcel.wakened.is_none();
     if reading.status.is_nothing_new(parcel.header.queue_offset) && may_wait {
         tell_progress(cast, &parcel, &reading);
-        return hold(cast, parcel);
+        return hold(cast, parcel, reading.next_offset);
+    }
+    if parcel.wakened == Some(Wakened::Arrival) && may_go_on(cast, &parcel, &reading) {
+        return hold(cast, parcel, reading.next_offset);
     }
     if parcel.wakened.is_none() || reading.next_offset != parcel.header.queue_offset {
         tell_progress(cast, &parcel, &reading);
@@ -193,16 +208,26 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
 }
 
 fn read(cast: &BrokerCast, parcel: &Parcel) -> Reading {
-    let bounds =
-        Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, parcel.header.messages_max);
+    let bounds = Bounds {
+        is_warm: parcel.is_warm,
+        ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, parcel.header.messages_max)
+    };
     read::read(
         &Source { units: &parcel.queue.units, log: &cast.log, filter: &parcel.filter, bounds },
         parcel.header.queue_offset,
     )
 }
 
-/// Holds a pull that found nothing until something comes.
-fn hold(cast: &BrokerCast, parcel: Box<Parcel>) {
+/// Whether a pull that was woken by what it does not select is held on: its filter looks at more than a unit
+/// says, everything was looked at, and its time is not over.
+fn may_go_on(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) -> bool {
+    reading.status == Status::NoMatchedMessage
+        && reading.next_offset >= reading.max_offset
+        && parcel.deadline.is_some_and(|deadline| deadline > cast.clock().nanos())
+}
+
+/// Holds a pull that found nothing below `from` until something comes.
+fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
     let config = cast.config.load();
     let wish_ms = if config.long_polling_enable {
         parcel.header.suspend_timeout_ms
@@ -210,13 +235,9 @@ fn hold(cast: &BrokerCast, parcel: Box<Parcel>) {
         config.short_polling_time_mills
     };
     let wish = u64::try_from(wish_ms).unwrap_or(0).saturating_mul(1_000_000);
+    let deadline = *parcel.deadline.get_or_insert_with(|| cast.clock().nanos().saturating_add(wish));
     let actor = cast.queue_arbiters.active(&parcel.queue);
-    let park = Park {
-        from: parcel.header.queue_offset,
-        deadline: cast.clock().nanos().saturating_add(wish),
-        filter: parcel.filter.clone(),
-        parcel: OnHold::new(parcel),
-    };
+    let park = Park { from, deadline, filter: parcel.filter.clone(), parcel: OnHold::new(parcel) };
     // A park that is not delivered is dropped, and by that the pull comes back to its session.
     drop(actor.try_send(park));
 }

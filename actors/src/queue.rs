@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, Addr, ArbiterHandle, AsyncContext, Context, Handler, Message, SpawnHandle};
-use troupemq_codec::filter::tags::TagFilter;
+use troupemq_codec::filter::MessageFilter;
 
 use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
@@ -43,7 +43,7 @@ pub struct Park {
     /// When it wants an answer at the latest, in monotonic nanoseconds.
     pub deadline: u64,
     /// What wakes it.
-    pub filter: TagFilter,
+    pub filter: Arc<MessageFilter>,
     /// The pull.
     pub parcel: OnHold,
 }

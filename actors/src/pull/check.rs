@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use troupemq_codec::filter::tags::TagFilter;
+use troupemq_codec::filter::{MessageFilter, TYPE_SQL92, TagFilter};
 use troupemq_codec::request::{LitePullMessage, PULL_HAS_SUBSCRIPTION, PullMessageHeader};
 use troupemq_codec::{Command, Request, ResponseCode};
 
@@ -28,7 +28,7 @@ pub struct Resolved {
     /// The queue.
     pub queue: Arc<QueueView>,
     /// What it selects.
-    pub filter: TagFilter,
+    pub filter: Arc<MessageFilter>,
 }
 
 /// A pull that is not.
@@ -128,7 +128,7 @@ fn select(
     cast: &BrokerCast,
     group: Option<&GroupView>,
     header: &PullMessageHeader,
-) -> Result<TagFilter, Refused> {
+) -> Result<Arc<MessageFilter>, Refused> {
     if header.sys_flag & PULL_HAS_SUBSCRIPTION != 0 {
         let text = header.subscription.as_deref().unwrap_or(TagFilter::ALL);
         return Ok(compile(cast, header.expression_type.as_deref(), text)?);
@@ -152,16 +152,13 @@ fn select(
     Ok(compile(cast, Some(&subscription.expression_type), &subscription.expression)?)
 }
 
-fn compile(cast: &BrokerCast, kind: Option<&str>, text: &str) -> Result<TagFilter, Refusal> {
-    match kind.unwrap_or("TAG") {
-        "" | "TAG" => Ok(TagFilter::parse(text)),
-        "SQL92" if !cast.config.load().enable_property_filter => Err(Refusal::new(
-            ResponseCode::SYSTEM_ERROR,
-            "The broker does not support consumer to filter message by SQL92",
-        )),
-        _ => Err(Refusal::new(
-            ResponseCode::SUBSCRIPTION_PARSE_FAILED,
-            "parse the consumer's subscription failed",
-        )),
+fn compile(cast: &BrokerCast, kind: Option<&str>, text: &str) -> Result<Arc<MessageFilter>, Refusal> {
+    if kind == Some(TYPE_SQL92) && !cast.config.load().enable_property_filter {
+        let remark = "The broker does not support consumer to filter message by SQL92";
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     }
+    MessageFilter::compile(kind, text).map(Arc::new).map_err(|_| {
+        let remark = "parse the consumer's subscription failed";
+        Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, remark)
+    })
 }

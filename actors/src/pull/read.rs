@@ -7,13 +7,17 @@
 
 use bytes::Bytes;
 use troupemq_codec::ResponseCode;
-use troupemq_codec::filter::tags::TagFilter;
+use troupemq_codec::filter::MessageFilter;
+use troupemq_codec::message::RecordView;
 use troupemq_store::{ConsumeQueue, LogReader, Unit};
 
 use crate::config::BrokerConfig;
 
 /// Bytes of a consume-queue unit, in which the scan limit is given.
 const UNIT_BYTES: usize = 20;
+
+/// Bytes a cold reader fetches ahead for a filter that looks at properties.
+const AHEAD_BYTES: usize = 1 << 20;
 
 /// How a read ended. The names, in Java's spelling, are the remark of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct Bounds {
     pub far_bytes: u64,
     /// What was written from here on has surely been in memory.
     pub hot_from: u64,
+    /// Whether a cold reader has fetched what is wanted.
+    pub is_warm: bool,
 }
 
 /// Where to look.
@@ -63,7 +69,7 @@ pub struct Source<'a> {
     /// The log.
     pub log: &'a LogReader,
     /// What is selected.
-    pub filter: &'a TagFilter,
+    pub filter: &'a MessageFilter,
     /// How much.
     pub bounds: Bounds,
 }
@@ -142,6 +148,7 @@ impl Bounds {
             far: (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
             far_bytes: memory_bytes / 100 * config.access_message_in_memory_max_ratio,
             hot_from,
+            is_warm: false,
         }
     }
 }
@@ -223,9 +230,13 @@ impl<'a> Gathering<'a> {
             self.pass(unit, Status::MessageWasRemoving);
             return true;
         }
-        if !self.source.filter.matches_code(unit.tags_code) {
-            self.pass(unit, Status::NoMatchedMessage);
-            return true;
+        match self.selects(unit) {
+            Some(true) => {}
+            Some(false) => {
+                self.pass(unit, Status::NoMatchedMessage);
+                return true;
+            }
+            None => return false,
         }
         let size = usize::try_from(unit.size).unwrap_or(usize::MAX);
         let is_far = self.log_end.saturating_sub(unit.log_offset) > bounds.far_bytes;
@@ -237,6 +248,21 @@ impl<'a> Gathering<'a> {
         self.take(unit, size);
         self.reading.is_far = is_far;
         true
+    }
+
+    /// Whether the filter selects a message; none if its properties must be read from the disk first.
+    fn selects(&mut self, unit: &Unit) -> Option<bool> {
+        let Source { filter, log, bounds, .. } = *self.source;
+        let MessageFilter::Sql(_) = filter else { return Some(filter.may_match(unit.tags_code)) };
+        let size = usize::try_from(unit.size).unwrap_or(usize::MAX);
+        if !bounds.is_warm && unit.log_offset < bounds.hot_from && !log.is_resident(unit.log_offset, size) {
+            let ahead = usize::try_from(self.log_end - unit.log_offset).unwrap_or(usize::MAX);
+            self.reading.cold.push((unit.log_offset, ahead.min(AHEAD_BYTES).max(size)));
+            return None;
+        }
+        let matches =
+            |bytes: &[u8]| RecordView::parse(bytes).is_ok_and(|record| filter.matches(record.properties()));
+        Some(log.look(unit.log_offset, size, matches).unwrap_or(false))
     }
 
     fn pass(&mut self, unit: &Unit, status: Status) {
@@ -265,7 +291,8 @@ impl<'a> Gathering<'a> {
         let Some((from, to)) = self.open.take() else { return };
         let len = usize::try_from(to - from).unwrap_or(usize::MAX);
         let log = self.source.log;
-        if from < self.source.bounds.hot_from && !log.is_resident(from, len) {
+        let bounds = &self.source.bounds;
+        if !bounds.is_warm && from < bounds.hot_from && !log.is_resident(from, len) {
             self.reading.cold.push((from, len));
         }
         match log.slice(from, len) {

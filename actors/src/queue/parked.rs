@@ -5,7 +5,9 @@
 //! - whoever is taken out is taken out once: woken, due, or refused because the hold is full;
 //! - no clock, no actor and no I/O in here: time and units are arguments.
 
-use troupemq_codec::filter::tags::TagFilter;
+use std::sync::Arc;
+
+use troupemq_codec::filter::MessageFilter;
 
 /// All that is on hold at one queue.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub struct Parked<P> {
 #[derive(Debug)]
 struct Entry<P> {
     deadline: u64,
-    filter: TagFilter,
+    filter: Arc<MessageFilter>,
     parcel: P,
 }
 
@@ -30,7 +32,7 @@ pub struct Candidate<P> {
     /// When it wants an answer at the latest, in monotonic nanoseconds.
     pub deadline: u64,
     /// What wakes it.
-    pub filter: TagFilter,
+    pub filter: Arc<MessageFilter>,
     /// What is given back when it is woken.
     pub parcel: P,
 }
@@ -80,7 +82,7 @@ impl<P> Parked<P> {
         mut missed: impl Iterator<Item = i64>,
     ) -> Admitted<P> {
         let Candidate { from, deadline, filter, parcel } = candidate;
-        let is_there = from < self.seen_to && missed.any(|tags_code| filter.matches_code(tags_code));
+        let is_there = from < self.seen_to && missed.any(|tags_code| filter.may_match(tags_code));
         if is_there || deadline <= now {
             return Admitted::Now(parcel);
         }
@@ -98,7 +100,7 @@ impl<P> Parked<P> {
             if self.entries.is_empty() {
                 break;
             }
-            woken.extend(take_if(&mut self.entries, |entry| entry.filter.matches_code(tags_code)));
+            woken.extend(take_if(&mut self.entries, |entry| entry.filter.may_match(tags_code)));
         }
         self.seen_to = self.seen_to.max(to);
         woken
@@ -126,7 +128,7 @@ mod tests {
     use super::*;
 
     fn candidate(parcel: u32, from: i64, deadline: u64, tags: &str) -> Candidate<u32> {
-        Candidate { from, deadline, filter: TagFilter::parse(tags), parcel }
+        Candidate { from, deadline, filter: Arc::new(MessageFilter::compile(None, tags).unwrap()), parcel }
     }
 
     fn none() -> std::iter::Empty<i64> {
