@@ -107,10 +107,12 @@ impl Client {
         Ok(self.hub.routes.route_for_send(&self.hub.peers, topic).await?.writable())
     }
 
-    /// Makes a topic with `queues` queues on every master of the cluster, or changes it.
+    /// Makes a topic with `queues` queues on every master of the cluster, or changes it; returns when a name
+    /// server gives its route.
     ///
     /// # Errors
-    /// What the first broker that refuses says.
+    /// What the first broker that refuses says; [`ClientError::NoRoute`] if no broker has registered the topic
+    /// after some seconds.
     pub async fn create_topic(&self, topic: &str, queues: i32) -> Result<(), ClientError> {
         let header = UpdateAndCreateTopicHeader {
             topic: topic.into(),
@@ -127,10 +129,24 @@ impl Client {
             let link = self.hub.peers.link(&address).await?;
             link.ask::<UpdateAndCreateTopic>(&header, Bytes::new(), self.hub.within).await?;
         }
-        self.hub.routes.doubt(topic);
-        Ok(())
+        let mut tries = 1..=ROUTE_TRIES;
+        loop {
+            self.hub.routes.doubt(topic);
+            match self.hub.route(topic).await {
+                Err(ClientError::NoRoute { .. }) if tries.next().is_some() => {
+                    tokio::time::sleep(ROUTE_PAUSE).await;
+                }
+                known => return known.map(drop),
+            }
+        }
     }
 }
+
+/// How often the route of a new topic is asked for before it counts as missing.
+const ROUTE_TRIES: u32 = 50;
+
+/// How long a client waits before it asks for the route of a new topic again.
+const ROUTE_PAUSE: Duration = Duration::from_millis(200);
 
 impl ClientBuilder {
     /// The name servers: `host:port`, several separated by `;`.
