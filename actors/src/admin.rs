@@ -4,8 +4,13 @@
 //! - one subject is one file; `router` says which request goes where.
 
 pub mod clients;
+pub mod files;
+pub mod forward;
 pub mod groups;
 pub mod progress;
+pub mod reset;
+pub mod runtime;
+pub mod settings;
 pub mod topic;
 pub mod topic_stats;
 

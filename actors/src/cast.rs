@@ -14,7 +14,8 @@ use actix::Addr;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use troupemq_codec::Text;
-use troupemq_store::{Clock, IndexReader, LogReader, QueueTable};
+use troupemq_codec::topic::DataVersion;
+use troupemq_store::{Clock, IndexReader, LogReader, QueueTable, StoreConfig};
 
 use crate::cold_reader::ColdReaders;
 use crate::commit_log::CommitLog;
@@ -37,6 +38,7 @@ use crate::registrar::Registrar;
 use crate::retention::Retention;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
+use crate::stats::rates::Sampler;
 use crate::topics::Topics;
 
 /// One line of the cast.
@@ -69,6 +71,7 @@ pub const CAST: &[Role] = &[
     role("HeartbeatScanner", "broker", "last-seen times of clients, connections of producers"),
     role("Registrar", "broker", "registration with every name server"),
     role("Schedule", "store", "the delay levels and how far each is delivered"),
+    role("Sampler", "broker", "readings of the counters"),
     role("Queue", "topic and queue in use", "pulls on hold"),
     role("Routes", "name server", "the cluster's brokers, topics and queues"),
     role("KvConfig", "name server", "values by key, kept in a file"),
@@ -100,12 +103,18 @@ pub struct BrokerCast {
     pub index: IndexReader,
     /// Folder of the store; its `config` folder holds the tables.
     pub store_dir: PathBuf,
+    /// Settings of the store as it was opened.
+    pub store_config: StoreConfig,
+    /// Counts the changes of `config`.
+    pub settings_version: Arc<ArcSwap<DataVersion>>,
     /// Bytes of requests in flight.
     pub credits: Credits,
     /// Why the node is dying, if it is.
     pub poison: Poison,
     /// Counters of the broker.
     pub stats: Arc<Stats>,
+    /// What the counters said in the last minutes and mornings.
+    pub sampler: Addr<Sampler>,
     /// Where queue actors are started.
     pub queue_arbiters: QueueArbiters,
     /// Reads what is not in memory.

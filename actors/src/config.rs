@@ -144,6 +144,30 @@ pub struct BrokerConfig {
     pub held_pulls_max: usize,
 }
 
+/// Keys of a broker that may change while it runs.
+pub const RELOADABLE: &[&str] = &[
+    "brokerPermission",
+    "autoCreateTopicEnable",
+    "defaultTopicQueueNums",
+    "enableMixedMessageType",
+    "maxMessageSize",
+    "longPollingEnable",
+    "shortPollingTimeMills",
+    "litePullMessageEnable",
+    "slaveReadEnable",
+    "maxTransferCountOnMessageInMemory",
+    "maxTransferBytesOnMessageInMemory",
+    "maxTransferCountOnMessageInDisk",
+    "maxTransferBytesOnMessageInDisk",
+    "maxFilterMessageSize",
+    "accessMessageInMemoryMaxRatio",
+    "enablePropertyFilter",
+    "rejectTransactionMessage",
+    "maxMsgsNumBatch",
+    "defaultQueryMaxNum",
+    "startAcceptSendRequestTimeStamp",
+];
+
 /// A value out of its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} = {value} is out of bounds: {bounds}")]

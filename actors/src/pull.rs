@@ -186,7 +186,9 @@ pub(crate) fn resume(wire: &Rc<Wire>, parcel: Box<Parcel>) {
 }
 
 fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
+    let began = cast.clock().nanos();
     let reading = read(cast, &parcel);
+    cast.stats.read_took(cast.clock().nanos().saturating_sub(began));
     if reading.is_cold() && !parcel.is_warm {
         parcel.is_warm = true;
         cast.stats.cold_pull();
@@ -204,6 +206,10 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
         tell_progress(cast, &parcel, &reading);
     }
     cast.stats.got(reading.count, reading.bytes);
+    if reading.count > 0 {
+        let (topic, group) = (&parcel.topic.name, &parcel.header.group);
+        cast.stats.items.got(topic, group, reading.count, reading.bytes);
+    }
     reply::write(wire, &parcel, reading);
 }
 

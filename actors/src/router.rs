@@ -13,17 +13,21 @@ use std::sync::Arc;
 
 use troupemq_codec::Request;
 use troupemq_codec::request::{
-    CheckClientConfig, ConsumerSendMsgBack, DeleteSubscriptiongroup, DeleteTopicInBroker, GetAllProducerInfo,
-    GetAllSubscriptiongroupConfig, GetAllTopicConfig, GetBrokerConsumeStats, GetConsumeStats,
-    GetConsumerConnectionList, GetConsumerListByGroup, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset,
-    GetProducerConnectionList, GetSubscriptiongroupConfig, GetSystemTopicListFromBroker, GetTopicConfig,
-    GetTopicStatsInfo, HeartBeat, LockBatchMq, QueryConsumeTimeSpan, QueryConsumerOffset, QueryMessage,
-    QuerySubscriptionByConsumer, QueryTopicConsumeByWho, QueryTopicsByConsumer, SearchOffsetByTimestamp,
-    UnlockBatchMq, UnregisterClient, UpdateAndCreateSubscriptiongroup, UpdateAndCreateSubscriptiongroupList,
-    UpdateAndCreateTopic, UpdateAndCreateTopicList, UpdateConsumerOffset, ViewMessageById,
+    CheckClientConfig, CheckRocksdbCqWriteProgress, CleanExpiredConsumequeue, CleanUnusedTopic,
+    CloneGroupOffset, ConsumeMessageDirectly, ConsumerSendMsgBack, DeleteExpiredCommitlog,
+    DeleteSubscriptiongroup, DeleteTopicInBroker, GetAllProducerInfo, GetAllSubscriptiongroupConfig,
+    GetAllTopicConfig, GetBrokerConfig, GetBrokerConsumeStats, GetBrokerRuntimeInfo, GetConsumeStats,
+    GetConsumerConnectionList, GetConsumerListByGroup, GetConsumerRunningInfo, GetEarliestMsgStoretime,
+    GetMaxOffset, GetMinOffset, GetProducerConnectionList, GetSubscriptiongroupConfig,
+    GetSystemTopicListFromBroker, GetTopicConfig, GetTopicStatsInfo, HeartBeat,
+    InvokeBrokerToGetConsumerStatus, InvokeBrokerToResetOffset, LockBatchMq, QueryConsumeQueue,
+    QueryConsumeTimeSpan, QueryConsumerOffset, QueryMessage, QuerySubscriptionByConsumer,
+    QueryTopicConsumeByWho, QueryTopicsByConsumer, SearchOffsetByTimestamp, UnlockBatchMq, UnregisterClient,
+    UpdateAndCreateSubscriptiongroup, UpdateAndCreateSubscriptiongroupList, UpdateAndCreateTopic,
+    UpdateAndCreateTopicList, UpdateBrokerConfig, UpdateConsumerOffset, ViewBrokerStatsData, ViewMessageById,
 };
 
-use crate::admin::{clients, groups, progress, topic, topic_stats};
+use crate::admin::{clients, files, forward, groups, progress, reset, runtime, settings, topic, topic_stats};
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link, Refusal};
 use crate::{heartbeat, name_server, offsets, query, rebalance, send_back};
@@ -121,6 +125,20 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         GetConsumeStats::CODE => progress::consume_stats(cast, call).await,
         GetBrokerConsumeStats::CODE => progress::broker_consume_stats(cast, call).await,
         QueryConsumeTimeSpan::CODE => progress::time_span(cast, call).await,
+        GetBrokerConfig::CODE => settings::broker_config(cast, call).await,
+        UpdateBrokerConfig::CODE => settings::update_broker_config(cast, call).await,
+        InvokeBrokerToResetOffset::CODE => reset::reset_offset(cast, call).await,
+        CloneGroupOffset::CODE => reset::clone_offset(cast, call).await,
+        GetConsumerRunningInfo::CODE => forward::running_info(cast, call).await,
+        ConsumeMessageDirectly::CODE => forward::consume_directly(cast, call).await,
+        InvokeBrokerToGetConsumerStatus::CODE => forward::consumer_status(cast, call).await,
+        QueryConsumeQueue::CODE => files::consume_queue(cast, call).await,
+        CleanExpiredConsumequeue::CODE => files::clean_queues(cast, call).await,
+        CleanUnusedTopic::CODE => files::clean_topics(cast, call).await,
+        DeleteExpiredCommitlog::CODE => files::clean_log(cast, call),
+        CheckRocksdbCqWriteProgress::CODE => files::rocksdb_progress(cast, call),
+        GetBrokerRuntimeInfo::CODE => runtime::runtime_info(cast, call).await,
+        ViewBrokerStatsData::CODE => runtime::stats_data(cast, call).await,
         code => Err(Refusal::unsupported(code)),
     }
 }

@@ -3,8 +3,16 @@
 //! Invariants:
 //! - counters only grow; rates are made from two readings by who wants them;
 //! - they are raised once per batch or answer, never per message.
+//!
+//! Contents: `rates` keeps readings, `items` counts by topic and group.
+
+pub mod items;
+pub mod rates;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Upper ends, in ms, of the spans by which sends are counted; the last span has none.
+pub const SPANS_MS: [u64; 12] = [0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000];
 
 /// What a broker has done since it started.
 #[derive(Debug, Default)]
@@ -15,7 +23,13 @@ pub struct Stats {
     gets: Line,
     get_bytes: Line,
     pulls: Line,
+    found_pulls: Line,
     cold_pulls: Line,
+    slowest_put_ms: AtomicU64,
+    slowest_get_ms: AtomicU64,
+    put_spans: [AtomicU64; SPANS_MS.len() + 1],
+    /// Counts by topic and by group.
+    pub items: items::Items,
 }
 
 /// A counter on a cache line of its own.
@@ -38,15 +52,29 @@ pub struct Reading {
     pub get_bytes: u64,
     /// Pulls answered.
     pub pulls: u64,
+    /// Pulls answered with messages.
+    pub found_pulls: u64,
     /// Pulls that waited for the disk.
     pub cold_pulls: u64,
+    /// The longest a send took, in ms.
+    pub slowest_put_ms: u64,
+    /// The longest the reading of a pull took, in ms.
+    pub slowest_get_ms: u64,
+    /// Messages by how long their send took; see `SPANS_MS`.
+    pub put_spans: [u64; SPANS_MS.len() + 1],
 }
 
 impl Stats {
-    /// Counts a stored batch.
-    pub fn put(&self, messages: usize, bytes: usize) {
+    /// Counts a stored batch and how long its sends waited, in nanoseconds.
+    pub fn put(&self, messages: usize, bytes: usize, nanos: u64) {
         self.puts.add(messages);
         self.put_bytes.add(bytes);
+        let ms = nanos / 1_000_000;
+        let span = SPANS_MS.iter().position(|end| ms <= *end).unwrap_or(SPANS_MS.len());
+        self.put_spans[span].fetch_add(u64::try_from(messages).unwrap_or(0), Ordering::Relaxed);
+        if ms > self.slowest_put_ms.load(Ordering::Relaxed) {
+            self.slowest_put_ms.fetch_max(ms, Ordering::Relaxed);
+        }
     }
 
     /// Counts messages that were refused.
@@ -58,6 +86,7 @@ impl Stats {
     pub fn got(&self, messages: usize, bytes: usize) {
         self.pulls.add(1);
         if messages > 0 {
+            self.found_pulls.add(1);
             self.gets.add(messages);
             self.get_bytes.add(bytes);
         }
@@ -66,6 +95,14 @@ impl Stats {
     /// Counts a pull that must wait for the disk.
     pub fn cold_pull(&self) {
         self.cold_pulls.add(1);
+    }
+
+    /// Notes how long the reading of a pull took, in nanoseconds.
+    pub fn read_took(&self, nanos: u64) {
+        let ms = nanos / 1_000_000;
+        if ms > self.slowest_get_ms.load(Ordering::Relaxed) {
+            self.slowest_get_ms.fetch_max(ms, Ordering::Relaxed);
+        }
     }
 
     /// All counters now.
@@ -77,7 +114,11 @@ impl Stats {
             gets: self.gets.value(),
             get_bytes: self.get_bytes.value(),
             pulls: self.pulls.value(),
+            found_pulls: self.found_pulls.value(),
             cold_pulls: self.cold_pulls.value(),
+            slowest_put_ms: self.slowest_put_ms.load(Ordering::Relaxed),
+            slowest_get_ms: self.slowest_get_ms.load(Ordering::Relaxed),
+            put_spans: std::array::from_fn(|span| self.put_spans[span].load(Ordering::Relaxed)),
         }
     }
 }
@@ -99,13 +140,15 @@ mod tests {
     #[test]
     fn counters_add_up() {
         let stats = Stats::default();
-        stats.put(3, 300);
-        stats.put(2, 200);
+        stats.put(3, 300, 900_000);
+        stats.put(2, 200, 30_000_000);
         stats.refused(1);
         stats.got(4, 400);
         stats.got(0, 0);
         let reading = stats.read();
         assert_eq!((reading.puts, reading.put_bytes, reading.refused_puts), (5, 500, 1));
-        assert_eq!((reading.gets, reading.get_bytes, reading.pulls), (4, 400, 2));
+        assert_eq!((reading.gets, reading.get_bytes, reading.pulls, reading.found_pulls), (4, 400, 2, 1));
+        assert_eq!(reading.put_spans[..3], [3, 0, 2]);
+        assert_eq!(reading.slowest_put_ms, 30);
     }
 }

@@ -21,6 +21,7 @@ use crate::cast::BrokerCast;
 use crate::directory::TopicView;
 use crate::net::{Answer, Call, Refusal};
 use crate::offsets::{GroupProgress, TopicProgress, TopicsOfGroup};
+use crate::stats::items::Of;
 
 /// What a group has done in one topic.
 struct InTopic {
@@ -129,11 +130,14 @@ async fn progress(
         })
     };
     let mut read = Vec::with_capacity(topics.len());
+    let mut rate = 0.0;
     for topic in topics {
         let Some(view) = cast.directory.topic(&topic).filter(|_| !is_foreign(&topic)) else { continue };
         read.push(of_topic(cast, group, &view).await?);
+        let counted = cast.stats.items.of_group(&topic, group, Of::Messages);
+        rate += counted.map_or(0.0, |stats| stats.stats_minute.tps);
     }
-    Ok((read, 0.0))
+    Ok((read, rate))
 }
 
 async fn of_topic(cast: &BrokerCast, group: &Text, view: &TopicView) -> Result<InTopic, Refusal> {

@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
 use troupemq_codec::message::properties::{CLUSTER, MSG_REGION, TRACE_ON, put_property};
+use troupemq_codec::topic::DataVersion;
 use troupemq_store::dispatch::delay_levels::DelayLevels;
 use troupemq_store::{
     Closing, FlushMode, IndexReader, LogFlusher, LogReader, Marks, Opened, QueueTable, StoreConfig,
@@ -40,6 +41,7 @@ use crate::retention::{Retention, Upkeep};
 use crate::router::Served;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
+use crate::stats::rates::Sampler;
 use crate::watchdog::Watchdog;
 
 /// A broker that is ready to be listened for.
@@ -208,6 +210,9 @@ fn start(
     if let Some(running) = &mut stage.broker {
         running.registrar = Some(registrar.clone());
     }
+    let settings_version = DataVersion { timestamp: clock.0.now_ms(), ..DataVersion::default() };
+    stage.enter("Sampler");
+    let stats = Arc::new(Stats::default());
     stage.enter("Queue");
     let queue_arbiters = QueueArbiters::new(vec![Arbiter::current()], clock.clone(), broker.held_pulls_max);
     let levels = DelayLevels::parse(&below.store.delay_levels)?;
@@ -222,11 +227,14 @@ fn start(
         own_properties: own_properties(broker),
         memory_bytes: memory_bytes(),
         hot_from: below.log.wrote_to(),
-        store_dir: below.store.dir,
+        store_dir: below.store.dir.clone(),
+        store_config: below.store,
+        settings_version: Arc::new(ArcSwap::from_pointee(settings_version)),
         sessions: stage.sessions[0].clone(),
         credits: stage.credits.clone(),
         poison: stage.poison.clone(),
-        stats: Arc::new(Stats::default()),
+        sampler: Sampler::new(stats.clone(), clock.clone()).start(),
+        stats,
         groups: people.groups,
         offsets: people.offsets,
         pending_resets: people.pending_resets,

@@ -58,6 +58,8 @@ pub struct Bench {
     queues: Vec<Arc<QueueView>>,
     slots: Vec<Slot>,
     waits_for_disk: bool,
+    /// When the batch was handed in, in nanoseconds.
+    began: u64,
     places: Places,
     /// Properties of the send at hand, when they had escapes or must be changed.
     scratch: BytesMut,
@@ -183,6 +185,7 @@ impl Bench {
         if self.slots.is_empty() {
             return;
         }
+        self.began = cast.clock().nanos();
         let (reply, waiting) = hold();
         let append = Append {
             credit: match cast.credits.take(self.batch.bytes.len()) {
@@ -214,7 +217,8 @@ impl Bench {
     fn answer(&mut self, cast: &BrokerCast, wire: &Rc<Wire>, outcome: &Outcome) {
         let stored = outcome.stored(self.batch.records.len());
         let bytes = self.batch.records[..stored].last().map_or(0, PendingRecord::end);
-        cast.stats.put(stored, bytes);
+        cast.stats.put(stored, bytes, cast.clock().nanos().saturating_sub(self.began));
+        count_by_topic(cast, &self.batch.records[..stored]);
         cast.stats.refused(self.batch.records.len() - stored);
         wire.write(|out| {
             for slot in self.slots.iter().filter(|slot| !slot.is_oneway) {
@@ -392,6 +396,19 @@ impl Bench {
             // The property made here stands last, with a mark behind it.
             None => end - made.len() + UNIQ_KEY.len() + 1..end - 1,
         })
+    }
+}
+
+/// Counts what was stored: once for each run of records of one topic.
+fn count_by_topic(cast: &BrokerCast, mut records: &[PendingRecord]) {
+    while let Some(first) = records.first() {
+        let is_alike = |record: &&PendingRecord| {
+            Arc::ptr_eq(&record.queue, &first.queue) || record.queue.topic() == first.queue.topic()
+        };
+        let (alike, others) = records.split_at(records.iter().take_while(is_alike).count());
+        let bytes = alike.iter().map(|record| record.end().saturating_sub(record.start as usize)).sum();
+        cast.stats.items.put(first.queue.topic(), alike.len(), bytes);
+        records = others;
     }
 }
 

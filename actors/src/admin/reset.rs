@@ -1,0 +1,109 @@
+//! Offsets of groups, moved by tools: INVOKE_BROKER_TO_RESET_OFFSET (222), CLONE_GROUP_OFFSET (314).
+//!
+//! Invariants:
+//! - a reset holds until one pull or pop has taken it; commits that come in between are ignored;
+//! - an offset that is asked for by number lies within the queue, or the request is refused with its bounds.
+//!
+//! Deliberately absent: telling the clients (code 220). They learn of a reset with their next pull, as with Java's
+//! default `useServerSideResetOffset`.
+
+use std::collections::BTreeMap;
+
+use troupemq_codec::request::{CloneGroupOffsetHeader, InvokeBrokerToResetOffsetHeader, ResetOffsetBody};
+use troupemq_codec::topic::MessageQueue;
+use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::consume_queue::Boundary;
+
+use super::clients::body;
+use crate::cast::BrokerCast;
+use crate::net::{Answer, Call, Refusal};
+use crate::offsets::{CloneGroup, ResetOffsets, TopicsOfGroup};
+
+/// INVOKE_BROKER_TO_RESET_OFFSET.
+pub async fn reset_offset(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: InvokeBrokerToResetOffsetHeader = call.command.header()?;
+    let Some(topic) = cast.directory.topic(&header.topic) else {
+        let remark = format!("Topic {} does not exist", header.topic);
+        return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
+    };
+    if cast.directory.group(&header.group).is_none() {
+        let remark = format!("Group {} does not exist", header.group);
+        return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+    }
+    let count = topic.config.read_queue_nums;
+    let queue_offsets = match header.queue_id.filter(|queue_id| *queue_id >= 0) {
+        Some(queue_id) if queue_id >= count => {
+            let remark = format!("queueId[{queue_id}] is illegal: the topic has {count} queues to read");
+            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+        }
+        Some(queue_id) => match header.queue_offset.filter(|offset| *offset >= 0) {
+            Some(offset) => BTreeMap::from([(queue_id, within(cast, &topic.name, queue_id, offset)?)]),
+            None => by_time(cast, topic.name.clone(), queue_id..queue_id + 1, header.timestamp_ms).await?,
+        },
+        None => by_time(cast, topic.name.clone(), 0..count, header.timestamp_ms).await?,
+    };
+    let reset =
+        ResetOffsets { group: header.group, topic: topic.name.clone(), queue_offsets: queue_offsets.clone() };
+    cast.offsets.send(reset).await?;
+    let named = |(queue_id, offset)| {
+        let broker_name = cast.broker_name.clone();
+        (MessageQueue { broker_name, queue_id, topic: topic.name.clone() }, offset)
+    };
+    body(&ResetOffsetBody { offset_table: queue_offsets.into_iter().map(named).collect() })
+}
+
+/// An offset that is asked for by number.
+fn within(cast: &BrokerCast, topic: &Text, queue_id: i32, offset: i64) -> Result<i64, Refusal> {
+    let queue = cast.queues.get(topic, queue_id);
+    let (min, max) = queue.map_or((0, 0), |queue| (queue.min_offset(), queue.max_offset()));
+    if (min..=max.saturating_add(1)).contains(&offset) {
+        return Ok(offset);
+    }
+    Err(Refusal::new(
+        ResponseCode::SYSTEM_ERROR,
+        format!("Target offset {offset} not in consume queue range [{min}-{max}]"),
+    ))
+}
+
+/// The offsets of a moment; a time below 0 is the end of the queues. The search may touch pages that are not in
+/// memory, so no arbiter waits for it.
+async fn by_time(
+    cast: &BrokerCast,
+    topic: Text,
+    queue_ids: std::ops::Range<i32>,
+    timestamp_ms: i64,
+) -> Result<BTreeMap<i32, i64>, Refusal> {
+    let (queues, log) = (cast.queues.clone(), cast.log.clone());
+    let search = move || {
+        let offset = |queue_id| {
+            let queue = queues.get(&topic, queue_id)?;
+            Some(match timestamp_ms {
+                ..0 => queue.max_offset(),
+                _ => queue.offset_by_time(timestamp_ms, Boundary::Lower, &log),
+            })
+        };
+        queue_ids.map(|queue_id| (queue_id, offset(queue_id).unwrap_or(0))).collect()
+    };
+    actix_rt::task::spawn_blocking(search).await.map_err(|_| Refusal::gone("the reader"))
+}
+
+/// CLONE_GROUP_OFFSET: of topics that still exist, and unless `offline` only of those that the group subscribes.
+pub async fn clone_offset(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: CloneGroupOffsetHeader = call.command.header()?;
+    let topics = match header.topic.filter(|topic| !topic.is_empty()) {
+        Some(topic) => vec![topic],
+        None => cast.offsets.send(TopicsOfGroup(header.source_group.clone())).await?,
+    };
+    let online = cast.directory.group(&header.source_group).and_then(|view| view.online());
+    let subscribes =
+        |topic: &Text| online.as_ref().is_some_and(|online| online.subscriptions.contains_key(topic));
+    for topic in topics {
+        let counts = header.offline == Some(true) || subscribes(&topic);
+        if !counts || cast.directory.topic(&topic).is_none() {
+            continue;
+        }
+        let (from, to) = (header.source_group.clone(), header.target_group.clone());
+        cast.offsets.send(CloneGroup { from, to, topic: Some(topic) }).await?;
+    }
+    Ok(Command::response(ResponseCode::SUCCESS))
+}

@@ -1,0 +1,180 @@
+//! `Sampler`: readings of the counters, second by second, and what they say about the last seconds and the day.
+//! Java: `StoreStatsService`, `BrokerStats`.
+//!
+//! Invariants:
+//! - a rate over a span is what happened in that span, divided by its length; before the start nothing happened;
+//! - the counts of a day begin at midnight (UTC).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
+
+use super::{Reading, Stats};
+use crate::config::NodeClock;
+
+/// Seconds over which rates are told, the longest last.
+pub const SPANS_S: [usize; 3] = [10, 60, 600];
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+/// Seconds between two samples of the items.
+const ITEMS_EVERY: u64 = 10;
+
+// ---- messages
+
+/// What the counters say. Sent by GET_BROKER_RUNTIME_INFO.
+#[derive(Debug, Message)]
+#[rtype(result = "Rates")]
+pub struct TellRates;
+
+/// What the counters say.
+#[derive(Debug, Clone, Default)]
+pub struct Rates {
+    /// When the broker started, epoch ms.
+    pub started_ms: i64,
+    /// The counters now.
+    pub now: Reading,
+    /// The counters before each of `SPANS_S`.
+    pub before: [Reading; SPANS_S.len()],
+    /// The counters when this day began.
+    pub this_morning: Reading,
+    /// The counters when the day before began.
+    pub yesterday_morning: Reading,
+}
+
+// ---- actor
+
+/// Owner of the readings of one broker.
+#[derive(Debug)]
+pub struct Sampler {
+    stats: Arc<Stats>,
+    clock: NodeClock,
+    history: History,
+    rounds: u64,
+}
+
+impl Sampler {
+    /// A sampler that has taken no reading yet.
+    pub fn new(stats: Arc<Stats>, clock: NodeClock) -> Sampler {
+        let history = History::begun(clock.0.now_ms());
+        Sampler { stats, clock, history, rounds: 0 }
+    }
+
+    fn round(&mut self) {
+        let now_ms = self.clock.0.now_ms();
+        self.history.take(self.stats.read(), now_ms);
+        if self.rounds.is_multiple_of(ITEMS_EVERY) {
+            self.stats.items.sample(now_ms, self.rounds / ITEMS_EVERY);
+        }
+        self.rounds += 1;
+    }
+}
+
+impl Actor for Sampler {
+    type Context = Context<Sampler>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        self.round();
+        context.run_interval(Duration::from_secs(1), |sampler, _| sampler.round());
+    }
+}
+
+impl Handler<TellRates> for Sampler {
+    type Result = MessageResult<TellRates>;
+
+    fn handle(&mut self, _: TellRates, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.history.rates(self.stats.read()))
+    }
+}
+
+// ---- state
+
+#[derive(Debug)]
+struct History {
+    started_ms: i64,
+    seconds: VecDeque<Reading>,
+    day: i64,
+    this_morning: Reading,
+    yesterday_morning: Reading,
+}
+
+impl History {
+    fn begun(now_ms: i64) -> History {
+        History {
+            started_ms: now_ms,
+            seconds: VecDeque::new(),
+            day: now_ms.div_euclid(DAY_MS),
+            this_morning: Reading::default(),
+            yesterday_morning: Reading::default(),
+        }
+    }
+
+    fn take(&mut self, reading: Reading, now_ms: i64) {
+        self.seconds.push_back(reading);
+        if self.seconds.len() > SPANS_S[SPANS_S.len() - 1] {
+            self.seconds.pop_front();
+        }
+        let day = now_ms.div_euclid(DAY_MS);
+        if day > self.day {
+            self.day = day;
+            self.yesterday_morning = std::mem::replace(&mut self.this_morning, reading);
+        }
+    }
+
+    fn rates(&self, now: Reading) -> Rates {
+        let before = SPANS_S.map(|span| {
+            let at = self.seconds.len().checked_sub(span);
+            at.and_then(|at| self.seconds.get(at)).copied().unwrap_or_default()
+        });
+        Rates {
+            started_ms: self.started_ms,
+            now,
+            before,
+            this_morning: self.this_morning,
+            yesterday_morning: self.yesterday_morning,
+        }
+    }
+}
+
+impl Rates {
+    /// A counter's rate per second over each of `SPANS_S`, in Java's form: three numbers, a blank between.
+    #[expect(clippy::cast_precision_loss, reason = "rates are told with few digits")]
+    pub fn of(&self, counter: impl Fn(&Reading) -> u64) -> String {
+        let now = counter(&self.now);
+        let rates = self.before.iter().zip(SPANS_S).map(|(before, span)| {
+            let rate = now.saturating_sub(counter(before)) as f64 / span as f64;
+            format!("{rate:?}")
+        });
+        rates.collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(puts: u64) -> Reading {
+        Reading { puts, ..Reading::default() }
+    }
+
+    #[test]
+    fn rates_are_told_over_three_spans() {
+        let mut history = History::begun(0);
+        for second in 0..100 {
+            history.take(reading(100 * second), 1000 * i64::try_from(second).unwrap());
+        }
+        let rates = history.rates(reading(100 * 100));
+        assert_eq!(rates.of(|reading| reading.puts), "100.0 100.0 16.666666666666668");
+    }
+
+    #[test]
+    fn a_day_begins_at_midnight() {
+        let mut history = History::begun(DAY_MS - 2000);
+        history.take(reading(5), DAY_MS - 1000);
+        history.take(reading(7), DAY_MS);
+        history.take(reading(20), 2 * DAY_MS);
+        let rates = history.rates(reading(30));
+        assert_eq!((rates.yesterday_morning.puts, rates.this_morning.puts, rates.now.puts), (7, 20, 30));
+    }
+}
