@@ -1,6 +1,5 @@
 package interop;
 
-import java.util.TreeSet;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.compression.CompressionType;
@@ -16,7 +15,6 @@ public final class Release5Scenarios {
         list.suite("everyday");
         list.add("send-compressed-lz4", "body compressed by LZ4", bed -> compressed(bed, CompressionType.LZ4));
         list.add("send-compressed-zstd", "body compressed by Zstandard", bed -> compressed(bed, CompressionType.ZSTD));
-        list.add("send-automatic-batch", "the producer's own accumulator sends batches", Release5Scenarios::automaticBatch);
     }
 
     private static void compressed(Bed bed, CompressionType type) throws Exception {
@@ -33,38 +31,5 @@ public final class Release5Scenarios {
         Check.equal(text, Inbox.text(got), "body as consumed");
         Check.that(got.getStoreSize() < text.length() / 10, "stored size %d shows compression", got.getStoreSize());
         Check.equal(type.getCompressionFlag(), got.getSysFlag() & (7 << 8), "kind of compression in the system flag");
-    }
-
-    private static void automaticBatch(Bed bed) throws Exception {
-        String topic = bed.topic(1);
-        DefaultMQProducer producer = bed.unstartedProducer(bed.name("pg"));
-        producer.setAutoBatch(true);
-        producer.start();
-        TreeSet<String> wanted = new TreeSet<>();
-        Thread[] threads = new Thread[8];
-        java.util.concurrent.ConcurrentLinkedQueue<Throwable> faults = new java.util.concurrent.ConcurrentLinkedQueue<>();
-        for (int t = 0; t < threads.length; t++) {
-            int number = t;
-            for (int i = 0; i < 20; i++) {
-                wanted.add("b" + t + "-" + i);
-            }
-            threads[t] = new Thread(() -> {
-                try {
-                    for (int i = 0; i < 20; i++) {
-                        Bed.sent(producer.send(new Message(topic, "T", Bed.bytes("b" + number + "-" + i))));
-                    }
-                } catch (Throwable e) {
-                    faults.add(e);
-                }
-            });
-            threads[t].start();
-        }
-        for (Thread thread : threads) {
-            thread.join();
-        }
-        Check.equal("[]", faults.toString(), "faults");
-        Inbox inbox = new Inbox();
-        bed.pushing(bed.name("g"), topic, "T", inbox);
-        inbox.awaitExactly(wanted, 30);
     }
 }
