@@ -40,6 +40,7 @@ use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
 use crate::stats::rates::Sampler;
 use crate::topics::Topics;
+use crate::transaction::TransactionChecker;
 
 /// One line of the cast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,7 @@ pub const CAST: &[Role] = &[
     role("Registrar", "broker", "registration with every name server"),
     role("Schedule", "store", "the delay levels and how far each is delivered"),
     role("Sampler", "broker", "readings of the counters"),
+    role("TransactionChecker", "store", "half messages that are not decided yet"),
     role("Queue", "topic and queue in use", "pulls on hold"),
     role("Routes", "name server", "the cluster's brokers, topics and queues"),
     role("KvConfig", "name server", "values by key, kept in a file"),
@@ -97,6 +99,10 @@ pub struct BrokerCast {
     pub queues: QueueTable,
     /// Where messages wait before they reach their topics.
     pub detours: Detours,
+    /// Decides transactions.
+    pub transactions: Addr<TransactionChecker>,
+    /// How long messages are kept, in ms.
+    pub reserved_ms: i64,
     /// Records of the log.
     pub log: LogReader,
     /// Keys of messages.

@@ -132,6 +132,12 @@ pub struct BrokerConfig {
     pub enable_property_filter: bool,
     /// Whether transactional messages are refused. Default: false.
     pub reject_transaction_message: bool,
+    /// Age from which a half message is asked about, in ms. Default: 6000. Bounds: 1.. .
+    pub transaction_time_out: i64,
+    /// Times a half message is asked about before it is given up. Default: 15. Bounds: 1..=1000.
+    pub transaction_check_max: i32,
+    /// Time between two rounds of such questions, in ms. Default: 30 000. Bounds: 1.. .
+    pub transaction_check_interval: i64,
     /// Most messages of one answer to a query by key. Default: 64. Bounds: 1..=4096.
     pub max_msgs_num_batch: i32,
     /// Most messages of one answer to a query by unique key. Default: 32. Bounds: 1..=4096.
@@ -319,6 +325,9 @@ impl BrokerConfig {
         within("accessMessageInMemoryMaxRatio", self.access_message_in_memory_max_ratio, 1, 90, "1..=90")?;
         within("maxMsgsNumBatch", self.max_msgs_num_batch, 1, 4096, count)?;
         within("defaultQueryMaxNum", self.default_query_max_num, 1, 4096, count)?;
+        within("transactionTimeOut", self.transaction_time_out, 1, i64::MAX, "1..")?;
+        within("transactionCheckMax", self.transaction_check_max, 1, 1000, "1..=1000")?;
+        within("transactionCheckInterval", self.transaction_check_interval, 1, i64::MAX, "1..")?;
         within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")
     }
 
@@ -367,6 +376,9 @@ impl Default for BrokerConfig {
             access_message_in_memory_max_ratio: 40,
             enable_property_filter: false,
             reject_transaction_message: false,
+            transaction_time_out: 6000,
+            transaction_check_max: 15,
+            transaction_check_interval: 30_000,
             max_msgs_num_batch: 64,
             default_query_max_num: 32,
             sync_flush_timeout: 5000,

@@ -47,6 +47,7 @@ pub mod stats;
 pub mod testing;
 pub mod topic;
 pub mod topics;
+pub mod transaction;
 pub mod watchdog;
 
 pub use cast::{BrokerCast, CAST, NameServerCast, Role};

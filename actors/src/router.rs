@@ -15,11 +15,11 @@ use troupemq_codec::Request;
 use troupemq_codec::request::{
     CheckClientConfig, CheckRocksdbCqWriteProgress, CleanExpiredConsumequeue, CleanUnusedTopic,
     CloneGroupOffset, ConsumeMessageDirectly, ConsumerSendMsgBack, DeleteExpiredCommitlog,
-    DeleteSubscriptiongroup, DeleteTopicInBroker, GetAllProducerInfo, GetAllSubscriptiongroupConfig,
-    GetAllTopicConfig, GetBrokerConfig, GetBrokerConsumeStats, GetBrokerRuntimeInfo, GetConsumeStats,
-    GetConsumerConnectionList, GetConsumerListByGroup, GetConsumerRunningInfo, GetEarliestMsgStoretime,
-    GetMaxOffset, GetMinOffset, GetProducerConnectionList, GetSubscriptiongroupConfig,
-    GetSystemTopicListFromBroker, GetTopicConfig, GetTopicStatsInfo, HeartBeat,
+    DeleteSubscriptiongroup, DeleteTopicInBroker, EndTransaction, GetAllProducerInfo,
+    GetAllSubscriptiongroupConfig, GetAllTopicConfig, GetBrokerConfig, GetBrokerConsumeStats,
+    GetBrokerRuntimeInfo, GetConsumeStats, GetConsumerConnectionList, GetConsumerListByGroup,
+    GetConsumerRunningInfo, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, GetProducerConnectionList,
+    GetSubscriptiongroupConfig, GetSystemTopicListFromBroker, GetTopicConfig, GetTopicStatsInfo, HeartBeat,
     InvokeBrokerToGetConsumerStatus, InvokeBrokerToResetOffset, LockBatchMq, QueryConsumeQueue,
     QueryConsumeTimeSpan, QueryConsumerOffset, QueryMessage, QuerySubscriptionByConsumer,
     QueryTopicConsumeByWho, QueryTopicsByConsumer, SearchOffsetByTimestamp, UnlockBatchMq, UnregisterClient,
@@ -30,7 +30,7 @@ use troupemq_codec::request::{
 use crate::admin::{clients, files, forward, groups, progress, reset, runtime, settings, topic, topic_stats};
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link, Refusal};
-use crate::{heartbeat, name_server, offsets, query, rebalance, send_back};
+use crate::{heartbeat, name_server, offsets, query, rebalance, send_back, transaction};
 
 /// A future of an answer that lives on one arbiter.
 pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -89,6 +89,7 @@ impl Served {
 
 async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
     match call.command.code {
+        EndTransaction::CODE => transaction::end_transaction(cast, call).await,
         ConsumerSendMsgBack::CODE => send_back::send_back(cast, call).await,
         HeartBeat::CODE => heartbeat::answers::heart_beat(cast, call).await,
         UnregisterClient::CODE => heartbeat::answers::unregister_client(cast, call).await,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use actix::{Actor, Addr, Arbiter};
+use actix::{Actor, Addr, Arbiter, AsyncContext, Context};
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
@@ -42,6 +42,7 @@ use crate::router::Served;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
 use crate::stats::rates::Sampler;
+use crate::transaction::TransactionChecker;
 use crate::watchdog::Watchdog;
 
 /// A broker that is ready to be listened for.
@@ -76,14 +77,17 @@ pub(super) fn build(
     let opened = troupemq_store::open(part.store.clone(), config.clock.0.clone())?;
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;
     let tables = PeopleTables::read(&below.store.dir)?;
+    let progress = tables.transactions();
     let directory = Arc::new(Directory::new());
     let people = People::start(stage, tables, &directory, (&part.config, &config.clock), watchdog);
     if let Some(running) = &mut stage.broker {
         running.people = Some(people.clone());
     }
-    let ground = Ground { advertised: advertised(part, address), directory, people };
+    let checker = Context::new();
+    let transactions = checker.address();
+    let ground = Ground { advertised: advertised(part, address), directory, people, transactions };
     let cast = start(stage, config, part, ground, (below, watchdog))?;
-    let delivery = Delivery::start(stage, &cast, watchdog)?;
+    let delivery = Delivery::start(stage, &cast, (checker, progress), watchdog)?;
     if let Some(running) = &mut stage.broker {
         running.delivery = Some(delivery);
     }
@@ -192,6 +196,7 @@ struct Ground {
     advertised: SocketAddr,
     directory: Arc<Directory>,
     people: People,
+    transactions: Addr<TransactionChecker>,
 }
 
 /// Starts the actors of the broker on top of those of its store.
@@ -199,7 +204,7 @@ fn start(
     stage: &mut Stage,
     config: &NodeConfig,
     part: &BrokerPart,
-    Ground { advertised, directory, people }: Ground,
+    Ground { advertised, directory, people, transactions }: Ground,
     (below, watchdog): (StoreCast, &mut Watchdog),
 ) -> Result<Arc<BrokerCast>, NodeError> {
     let (clock, broker) = (config.clock.clone(), &part.config);
@@ -217,6 +222,8 @@ fn start(
     let queue_arbiters = QueueArbiters::new(vec![Arbiter::current()], clock.clone(), broker.held_pulls_max);
     let levels = DelayLevels::parse(&below.store.delay_levels)?;
     Ok(Arc::new(BrokerCast {
+        transactions,
+        reserved_ms: i64::from(below.store.reserved_hours) * 3_600_000,
         detours: Detours::new(levels, below.queues.clone()),
         config: shared,
         ids: IdSource::new(advertised.ip(), clock.0.now_ms()),

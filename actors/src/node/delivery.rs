@@ -1,22 +1,24 @@
-//! Starts and stops the actors that deliver what waits: delay levels.
+//! Starts and stops the actors that deliver what waits: delay levels, transactions.
 //!
 //! Invariants:
 //! - they stop before the log does, so that nothing is half delivered at an orderly stop.
 
 use std::sync::Arc;
 
-use actix::{Actor, Addr};
+use actix::{Actor, Addr, Context};
 use troupemq_codec::request::DelayOffsetTable;
 use troupemq_store::tables::TableFile;
 
 use crate::cast::BrokerCast;
 use crate::node::{NodeError, Stage};
 use crate::schedule::{Schedule, StopSchedule};
+use crate::transaction::{CommitProgress, TransactionChecker};
 use crate::watchdog::Watchdog;
 
 /// The actors that deliver.
 pub(super) struct Delivery {
     schedule: Addr<Schedule>,
+    transactions: Addr<TransactionChecker>,
 }
 
 impl Delivery {
@@ -24,17 +26,23 @@ impl Delivery {
     pub(super) fn start(
         stage: &mut Stage,
         cast: &Arc<BrokerCast>,
+        (checker, progress): (Context<TransactionChecker>, (Option<i64>, Option<i64>)),
         watchdog: &mut Watchdog,
     ) -> Result<Delivery, NodeError> {
         stage.enter("Schedule");
         let (file, saved) = TableFile::<DelayOffsetTable>::open(&cast.store_dir)?;
         let schedule = Schedule::new(cast.clone(), file, saved).start();
         watchdog.watch("Schedule", schedule.clone());
-        Ok(Delivery { schedule })
+        stage.enter("TransactionChecker");
+        let transactions = checker.run(TransactionChecker::new(cast.clone(), progress));
+        watchdog.watch("TransactionChecker", transactions.clone());
+        Ok(Delivery { schedule, transactions })
     }
 
     /// Ends all deliveries and saves how far they are.
     pub(super) async fn stop(&self) -> Result<(), NodeError> {
+        let part = "TransactionChecker";
+        self.transactions.send(CommitProgress).await.map_err(|_| NodeError::Incomplete { part })?;
         let part = "Schedule";
         let saving = self.schedule.send(StopSchedule).await.map_err(|_| NodeError::Incomplete { part })?;
         match saving.await {

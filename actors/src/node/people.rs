@@ -14,12 +14,15 @@ use troupemq_store::StoreError;
 use troupemq_store::tables::TableFile;
 
 use crate::config::{BrokerConfig, NodeClock};
+use crate::detour::HALF_TOPIC;
 use crate::directory::Directory;
 use crate::groups::table::GroupTable;
 use crate::groups::{Groups, SaveGroups};
 use crate::heartbeat::HeartbeatScanner;
 use crate::node::{NodeError, Stage};
 use crate::offsets::{ConsumerOffsets, SaveOffsets};
+use crate::transaction::PROGRESS_GROUP;
+use crate::transaction::records::OP_TOPIC;
 use crate::watchdog::Watchdog;
 
 /// The tables of groups and offsets, read and not yet owned.
@@ -32,6 +35,15 @@ impl PeopleTables {
     /// Reads them.
     pub(super) fn read(store_dir: &Path) -> Result<PeopleTables, StoreError> {
         Ok(PeopleTables { groups: TableFile::open(store_dir)?, offsets: TableFile::open(store_dir)? })
+    }
+
+    /// How far transactions were read: half messages, then what was decided about them.
+    pub(super) fn transactions(&self) -> (Option<i64>, Option<i64>) {
+        let of = |topic: &str| {
+            let key = format!("{topic}@{PROGRESS_GROUP}");
+            self.offsets.1.offset_table.get(key.as_str()).and_then(|queues| queues.get(&0)).copied()
+        };
+        (of(HALF_TOPIC), of(OP_TOPIC))
     }
 }
 

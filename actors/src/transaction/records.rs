@@ -1,0 +1,169 @@
+//! The records of transactions: the delivered message, the op message, the half message to be checked.
+//!
+//! Invariants:
+//! - a delivered message keeps the property text of its half message, so a consumer sees that it was one;
+//! - an op message names half messages by their queue offsets, a comma behind each, as Java does.
+
+use bytes::{Bytes, BytesMut};
+use troupemq_codec::filter::tags::tags_code_of;
+use troupemq_codec::message::properties::{
+    CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS,
+    TRANSACTION_CHECK_TIMES, UNIQ_KEY,
+};
+use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys_flag};
+
+use crate::cast::BrokerCast;
+use crate::detour::{Detour, Wish};
+use crate::net::Refusal;
+use crate::send::{Own, StoredOwn};
+
+/// Topic of the op messages. Java: `RMQ_SYS_TRANS_OP_HALF_TOPIC`.
+pub const OP_TOPIC: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
+/// Topic of the half messages that nobody decided. Java: `TRANS_CHECK_MAX_TIME_TOPIC`.
+pub const GIVEN_UP_TOPIC: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
+/// Properties of an op message.
+const OP_PROPERTIES: &[u8] = b"TAGS\x01d\x02WAIT\x01true\x02";
+/// Tag of an op message.
+const OP_TAG: &str = "d";
+
+/// What a half message says about its transaction.
+#[derive(Debug, Clone, Copy)]
+pub struct HalfView<'a> {
+    /// The record.
+    pub record: RecordView<'a>,
+    /// The topic it is for.
+    pub topic: &'a str,
+    /// The queue it is for.
+    pub queue_id: i32,
+    /// The producer's group.
+    pub group: &'a str,
+    /// The unique id.
+    pub uniq_key: &'a str,
+    /// Time before the first check that it asks for, in seconds.
+    pub immunity_s: Option<i64>,
+    /// How often it was checked.
+    pub checks: i32,
+    tags: Option<&'a str>,
+    level: Option<&'a str>,
+}
+
+impl<'a> HalfView<'a> {
+    /// Reads the record of a half message; none if it says not where it goes.
+    pub fn parse(bytes: &'a [u8]) -> Option<HalfView<'a>> {
+        let record = RecordView::parse(bytes).ok()?;
+        let [topic, queue_id, group, uniq_key, immunity, checks, tags, level] = record.properties().pick([
+            REAL_TOPIC,
+            REAL_QUEUE_ID,
+            PRODUCER_GROUP,
+            UNIQ_KEY,
+            CHECK_IMMUNITY_TIME_IN_SECONDS,
+            TRANSACTION_CHECK_TIMES,
+            TAGS,
+            DELAY,
+        ]);
+        Some(HalfView {
+            record,
+            topic: topic?,
+            queue_id: queue_id?.parse().ok().filter(|id| *id >= 0)?,
+            group: group.unwrap_or_default(),
+            uniq_key: uniq_key.unwrap_or_default(),
+            immunity_s: immunity.and_then(|seconds| seconds.parse().ok()),
+            checks: checks.and_then(|times| times.parse().ok()).unwrap_or(0),
+            tags,
+            level,
+        })
+    }
+
+    /// Where the message has to wait when it is committed.
+    pub fn detour(&self, cast: &BrokerCast) -> Result<Option<Detour>, Refusal> {
+        let wish = Wish { level: self.level, tags: self.tags, ..Wish::default() };
+        cast.detours.find(&wish, self.topic, self.queue_id, cast.now_ms())
+    }
+
+    /// The message as it is delivered; `pieces` are its properties and those of its detour.
+    pub fn committed<'p>(&self, detour: Option<&'p Detour>, pieces: &'p [&'p [u8]]) -> Own<'p>
+    where
+        'a: 'p,
+    {
+        let record = NewRecord {
+            topic: detour.map_or(self.topic, |detour| detour.topic),
+            queue_id: detour.map_or(self.queue_id, |detour| detour.queue.queue_id()),
+            sys_flag: sys_flag::with_transaction(self.record.sys_flag(), sys_flag::TRANSACTION_COMMIT),
+            prepared_log_offset: self.record.log_offset(),
+            ..self.again(pieces)
+        };
+        Own { record, tags_code: detour.map_or_else(|| tags_code_of(self.tags), |detour| detour.tags_code) }
+    }
+
+    /// The half message once more, behind the newest; `pieces` are its properties.
+    pub fn copied<'p>(&self, topic: &'p str, pieces: &'p [&'p [u8]]) -> Own<'p>
+    where
+        'a: 'p,
+    {
+        let record = NewRecord { topic, queue_id: 0, ..self.again(pieces) };
+        Own { record, tags_code: tags_code_of(self.tags) }
+    }
+
+    /// The properties of the copy that is checked next.
+    pub fn counted_up(&self) -> Properties {
+        let mut properties = Properties::parse(Bytes::copy_from_slice(self.record.properties().as_bytes()));
+        properties.set(TRANSACTION_CHECK_TIMES, &self.checks.saturating_add(1).to_string());
+        properties
+    }
+
+    /// The record that a producer is asked about: at the place of the copy, with the real target.
+    pub fn question(&self, properties: &[u8], at: &StoredOwn, now_ms: i64) -> Bytes {
+        let pieces = [properties];
+        let record = NewRecord { topic: self.topic, queue_id: self.queue_id, ..self.again(&pieces) };
+        let mut bytes = BytesMut::with_capacity(record.encoded_len());
+        if record.encode(&mut bytes).is_ok() {
+            fill_holes(&mut bytes, at.queue_offset, at.log_offset.cast_signed(), now_ms);
+        }
+        bytes.freeze()
+    }
+
+    fn again<'p>(&self, pieces: &'p [&'p [u8]]) -> NewRecord<'p>
+    where
+        'a: 'p,
+    {
+        let record = &self.record;
+        NewRecord {
+            topic: record.topic(),
+            queue_id: record.queue_id(),
+            flag: record.flag(),
+            sys_flag: record.sys_flag(),
+            born_timestamp_ms: record.born_timestamp_ms(),
+            born_host: record.born_host(),
+            store_host: record.store_host(),
+            reconsume_times: record.reconsume_times(),
+            prepared_log_offset: 0,
+            body: record.body(),
+            properties: pieces,
+        }
+    }
+}
+
+/// The op message that says that a half message is done.
+pub fn op<'p>(cast: &BrokerCast, body: &'p str) -> Own<'p> {
+    let record = NewRecord {
+        topic: OP_TOPIC,
+        queue_id: 0,
+        flag: 0,
+        sys_flag: 0,
+        born_timestamp_ms: cast.now_ms(),
+        born_host: cast.advertised,
+        store_host: cast.advertised,
+        reconsume_times: 0,
+        prepared_log_offset: 0,
+        body: body.as_bytes(),
+        properties: &[OP_PROPERTIES],
+    };
+    Own { record, tags_code: tags_code_of(Some(OP_TAG)) }
+}
+
+/// The half messages that an op message names; old brokers wrote a single one without a comma.
+pub fn named_by_op(bytes: &[u8]) -> Vec<i64> {
+    let Ok(record) = RecordView::parse(bytes) else { return Vec::new() };
+    let text = std::str::from_utf8(record.body()).unwrap_or_default();
+    text.split(',').filter_map(|number| number.trim().parse().ok()).collect()
+}
