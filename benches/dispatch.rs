@@ -1,7 +1,7 @@
 //! How fast units and index entries are written, and what many queues cost.
 //!
 //! `cargo bench --bench dispatch` prints the time of a message with and without the index, at first and
-//! later, then the time and memory of a start with 40,000 queues.
+//! later, then the time and memory of a million timers and of a start with 40,000 queues.
 //!
 //! Invariants:
 //! - every message has a unique key of its own, as clients send it, and stands in one of 8 queues.
@@ -14,8 +14,9 @@ use troupemq_codec::message::{NewRecord, fill_holes};
 use troupemq_store::commit_log::Appended;
 use troupemq_store::consume_queue::Trust;
 use troupemq_store::index::Durable;
+use troupemq_store::timer::{NewTimer, TimerStore};
 use troupemq_store::{
-    AppendBatch, Clock, ConsumeQueue, DispatchWriter, QueueTable, StoreConfig, SystemClock,
+    AppendBatch, Clock, ConsumeQueue, DispatchWriter, QueueTable, StoreConfig, SystemClock, open,
 };
 
 const BATCH: usize = 64;
@@ -37,6 +38,7 @@ fn main() {
     if std::env::args().any(|argument| argument == "units") {
         return;
     }
+    timers(&clock, &mut out);
     let before = resident_kib();
     let dir = tempfile::tempdir().expect("a folder can be made");
     let config = StoreConfig::in_dir(dir.path());
@@ -108,6 +110,37 @@ fn batch(queues: &[Arc<ConsumeQueue>], first: usize, log_offset: u64) -> (Append
     }
     let (to, records) = (log_offset + batch.bytes.len() as u64, batch.records.len());
     (batch, Appended { from: log_offset, to, records, refused: None })
+}
+
+/// Enters a million timers of the next hour, and takes them.
+fn timers(clock: &SystemClock, out: &mut impl Write) {
+    const TIMERS: i64 = 1_000_000;
+    let now_ms = 1_795_969_000_000;
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let config = StoreConfig::in_dir(dir.path());
+    let store = open(config.clone(), Arc::new(SystemClock::new())).expect("a store");
+    let before = resident_kib();
+    let mut timers = TimerStore::open(&config, &store.queues, &store.reader, now_ms).expect("timers");
+    let started = clock.nanos();
+    for number in 0..TIMERS {
+        let due_ms = now_ms + 1_000 + number * 7_919 % 3_600_000;
+        let log_offset = number.unsigned_abs() * 300;
+        let timer =
+            NewTimer { queue_offset: number, log_offset, size: 300, due_ms, is_delete: false, topic_hash: 1 };
+        timers.put(&timer, now_ms).expect("the timer log takes it");
+    }
+    let put = clock.nanos() - started;
+    report(out, "1,000,000 timers wait", put, before);
+    let started = clock.nanos();
+    timers.flusher().flush().expect("the disk takes it");
+    report(out, "the same after a flush", clock.nanos() - started, before);
+    let started = clock.nanos();
+    let mut taken = 0;
+    while let Some(slot_ms) = timers.next_due(now_ms + 4_000_000) {
+        taken += timers.units(slot_ms).len();
+        timers.delivered(slot_ms);
+    }
+    report(out, &format!("{taken} timers taken"), clock.nanos() - started, before);
 }
 
 /// Writes one unit to each of 40,000 queues and starts with them.
