@@ -143,7 +143,8 @@ fn a_held_pull_is_answered_at_its_deadline() {
     let header = PullMessageHeader { sys_flag, suspend_timeout_ms: 60, ..header };
     let answer = consumer.call(request::<PullMessage>(&header));
     assert_eq!((answer.code, answer.remark.as_deref()), (19, Some("OFFSET_OVERFLOW_ONE")));
-    consumer.send(request::<PullMessage>(&PullMessageHeader { suspend_timeout_ms: 600, ..header }));
+    consumer.send(request::<PullMessage>(&PullMessageHeader { suspend_timeout_ms: 1500, ..header }));
+    refused(&consumer.call(pull_request("Nowhere", 0, 0, "*")), ResponseCode::TOPIC_NOT_EXIST, "Nowhere");
     stored(&producer.produce("Quiet", 0, b"other", "TAGS\u{1}A\u{2}"));
     let answer = consumer.receive().expect("an answer at the deadline");
     assert_eq!((answer.code, answer.remark.as_deref()), (20, Some("NO_MATCHED_MESSAGE")));
@@ -499,6 +500,7 @@ fn what_the_broker_stores_itself_wakes_a_held_pull() {
     let header = pull_header("Own", 0, 1, "*");
     let sys_flag = header.sys_flag | PULL_SUSPENDS;
     client.send(request::<PullMessage>(&PullMessageHeader { sys_flag, ..header }));
+    refused(&client.call(pull_request("Nowhere", 0, 0, "*")), ResponseCode::TOPIC_NOT_EXIST, "Nowhere");
     let record = |topic, queue_id| NewRecord {
         topic,
         queue_id,

@@ -58,12 +58,15 @@ fn a_held_pull_sleeps_on_through_what_its_sql_does_not_select() {
     let header = sql_pull(1, "price > 6");
     let sys_flag = header.sys_flag | PULL_SUSPENDS;
     let held = consumer.send(request::<PullMessage>(&PullMessageHeader { sys_flag, ..header.clone() }));
+    // Requests of a connection are served in their order: once this is answered the pull is held.
+    assert_eq!(consumer.pull("Nowhere", 0, 0, "*").response_code(), ResponseCode::TOPIC_NOT_EXIST);
     (1..6).for_each(|price| produce(&mut producer, price));
     produce(&mut producer, 8);
     let woken = consumer.receive().expect("the pull is woken");
     assert_eq!((woken.opaque, woken.code, bodies(&woken)), (held, 0, vec![8]));
-    let header = PullMessageHeader { sys_flag, suspend_timeout_ms: 300, queue_offset: 7, ..header };
+    let header = PullMessageHeader { sys_flag, suspend_timeout_ms: 1500, queue_offset: 7, ..header };
     consumer.send(request::<PullMessage>(&header));
+    assert_eq!(consumer.pull("Nowhere", 0, 0, "*").response_code(), ResponseCode::TOPIC_NOT_EXIST);
     produce(&mut producer, 2);
     let late = consumer.receive().expect("an answer at the deadline");
     assert_eq!((late.code, late.fields.get("nextBeginOffset")), (20, Some("8")));

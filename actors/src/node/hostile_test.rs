@@ -143,7 +143,7 @@ fn large_frames_that_never_come_whole_take_no_more_than_the_purse() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = small_broker(dir.path());
     config.net.in_flight_max_bytes = 20 << 20;
-    config.net.idle_ms = 700;
+    config.net.idle_ms = 1500;
     let node = Node::start(config).unwrap();
     let credits = node.broker().unwrap().credits.clone();
     let mut liars: Vec<Client> = (0..4).map(|_| Client::of(&node)).collect();
