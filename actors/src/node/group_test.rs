@@ -135,6 +135,20 @@ fn a_pull_behind_a_heartbeat_finds_the_group_and_its_subscription() {
 }
 
 #[test]
+fn a_group_that_only_pulls_is_known_so_that_its_commits_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    client.produce("T", 0, b"x", "");
+    assert_eq!(commit(&mut client, 1).response_code(), ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST);
+    let header = PullMessageHeader { group: Text::from(GROUP), ..pull_header("T", 0, 0, "*") };
+    assert_eq!(client.call(request::<PullMessage>(&header)).response_code(), ResponseCode::SUCCESS);
+    let counted = (0..1000).any(|_| commit(&mut client, 1).response_code() == ResponseCode::SUCCESS);
+    assert!(counted, "the pull made the group known");
+    assert_eq!(query(&mut client, 0, None), Ok(1));
+}
+
+#[test]
 fn one_client_holds_a_queue_until_it_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let node = start_broker(dir.path());

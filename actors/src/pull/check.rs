@@ -13,6 +13,7 @@ use troupemq_codec::{Command, Request, ResponseCode};
 
 use crate::cast::BrokerCast;
 use crate::directory::{GroupView, QueueView, TopicView};
+use crate::groups::EnsureGroup;
 use crate::net::{Link, Refusal};
 
 /// Text at the end of remarks that a user can act on.
@@ -82,6 +83,9 @@ fn check_group(cast: &BrokerCast, header: &PullMessageHeader) -> Result<Option<A
     let name = &header.group;
     let Some(group) = cast.directory.group(name) else {
         if cast.config.load().auto_create_subscription_group {
+            // A client that never heart-beats is known by its pulls, so that its commits count. The pull does
+            // not wait for it; where the mailbox is full, the next pull asks again.
+            let _ = cast.groups.try_send(EnsureGroup(name.clone()));
             return Ok(None);
         }
         let remark = format!("subscription group [{name}] does not exist, {FAQ}");
