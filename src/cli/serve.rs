@@ -192,6 +192,7 @@ fn advertise(text: &str) -> Result<(Option<IpAddr>, Option<u16>), SettingsError>
 
 async fn serve(config: NodeConfig) -> Result<(), Failure> {
     let store = config.broker.as_ref().map(|part| part.store.dir.display().to_string());
+    troupemq_actors::net::listener::raise_open_files();
     let node = Node::start(config).map_err(|error| Failure::Other(error.to_string()))?;
     await_registration(&node).await;
     greet(&node, store.as_deref());

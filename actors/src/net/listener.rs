@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::net::sessions::{Sessions, TakeIn};
@@ -26,6 +27,20 @@ pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// Lets this process open as many files, and so connections, as the system allows it to; tells how many. For
+/// programs that are a node: one that embeds a node decides for itself.
+pub fn raise_open_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(error) => {
+            tracing::warn!(%error, limit = limit.current, "the limit of open files stays low");
+            limit.current
+        }
+    }
 }
 
 // ---- messages
