@@ -6,10 +6,12 @@
 //!   change of topics alone is sent at once;
 //! - a broker that stops takes its registration back before it closes its connections.
 //!
-//! Contents: `course` decides what is next for a name server, `call` does it.
+//! Contents: `course` decides what is next for a name server, `call` does it, `waiters` are told of changes that
+//! the name servers know.
 
 mod call;
 mod course;
+mod waiters;
 
 #[cfg(test)]
 mod registrar_test;
@@ -24,6 +26,7 @@ use troupemq_codec::Text;
 
 use self::call::{Caller, Failure, Told};
 use self::course::Course;
+use self::waiters::Waiters;
 use crate::config::{BrokerConfig, NodeClock};
 use crate::net::sessions::Sessions;
 use crate::net::{Link, LinkId};
@@ -106,6 +109,7 @@ pub struct Registrar {
     caller: Caller,
     clock: NodeClock,
     servers: Vec<NameServer>,
+    waiters: Waiters,
     alarm: Option<SpawnHandle>,
     leaves: bool,
 }
@@ -137,6 +141,7 @@ impl Registrar {
             servers: parts.name_servers.iter().map(server).collect(),
             clock: parts.clock.clone(),
             caller: Caller::new(parts),
+            waiters: Waiters::default(),
             alarm: None,
             leaves: false,
         }
@@ -198,6 +203,7 @@ impl Registrar {
                 } else {
                     server.link = Some(link);
                 }
+                self.waiters.done(at);
                 if !ordered.is_empty() {
                     // The next registration tells it again.
                     let _ = self.caller.topics().try_send(MarkOrdered(ordered));
@@ -213,6 +219,7 @@ impl Registrar {
                 if let Some(link) = server.link.take() {
                     link.close();
                 }
+                self.waiters.failed(at);
             }
         }
         self.turn(context);
@@ -230,9 +237,11 @@ impl Actor for Registrar {
 impl Handler<TopicsChanged> for Registrar {
     type Result = ();
 
-    fn handle(&mut self, TopicsChanged(topics): TopicsChanged, context: &mut Context<Registrar>) {
-        self.servers.iter_mut().for_each(|server| server.course.changed(&topics));
+    fn handle(&mut self, changed: TopicsChanged, context: &mut Context<Registrar>) {
+        let steps = self.servers.iter().map(|server| server.course.steps_to_tell()).collect();
+        self.servers.iter_mut().for_each(|server| server.course.changed(&changed.topics));
         self.turn(context);
+        self.waiters.add(steps, changed.told);
     }
 }
 
@@ -249,10 +258,11 @@ impl Handler<LinkLost> for Registrar {
     type Result = ();
 
     fn handle(&mut self, LinkLost(link): LinkLost, context: &mut Context<Registrar>) {
-        for server in &mut self.servers {
+        for (at, server) in self.servers.iter_mut().enumerate() {
             if server.course.lost(link) {
                 tracing::warn!(name_server = %server.address, "connection lost");
                 server.link = None;
+                self.waiters.failed(at);
             }
         }
         self.turn(context);

@@ -11,6 +11,7 @@ mod topics_test;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Actor, Addr, Context, Handler, Message, MessageResult, Recipient, ResponseFuture};
 use arc_swap::ArcSwap;
@@ -97,11 +98,19 @@ pub struct SystemTopics;
 pub struct TellChanges(pub Recipient<TopicsChanged>);
 
 /// Sent by `Topics` after each change: the names of the topics that are new or different.
-#[derive(Debug, Clone, Message)]
+#[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct TopicsChanged(pub Vec<Text>);
+pub struct TopicsChanged {
+    /// Which ones.
+    pub topics: Vec<Text>,
+    /// Answered when the name servers that can be reached know it.
+    pub told: Held<()>,
+}
 
 // ---- actor
+
+/// How long a change of topics waits for the name servers before it is answered all the same.
+const REGISTRATION_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the owner of the topics is made of.
 #[derive(Debug)]
@@ -139,6 +148,20 @@ enum Tell {
     View(Held<Result<Arc<TopicView>, Refusal>>),
     Done(Held<Result<(), Refusal>>),
     Nobody,
+}
+
+impl Change {
+    /// Tells who waits for the change what became of it.
+    fn tell(self, directory: &Directory, saved: &Result<(), Refusal>) {
+        match self.tell {
+            Tell::Done(held) => held.answer(saved.clone()),
+            Tell::View(held) => held.answer(saved.clone().and_then(|()| {
+                let view = self.topics.first().and_then(|topic| directory.topic(topic));
+                view.ok_or_else(|| Refusal::gone("the topic"))
+            })),
+            Tell::Nobody => {}
+        }
+    }
 }
 
 impl Topics {
@@ -192,17 +215,22 @@ impl Topics {
     }
 
     fn saved(&mut self, saved: Result<(), Refusal>) {
-        let mut published = Vec::new();
-        for change in self.saving.ended() {
-            if saved.is_ok() {
-                published.extend(self.publish_all(&change.topics));
-            }
-            self.tell(change, &saved);
+        let ended = self.saving.ended();
+        let mut topics = Vec::new();
+        for change in ended.iter().filter(|_| saved.is_ok()) {
+            topics.extend(self.publish_all(&change.topics));
         }
-        if let Some(changes) = self.changes.as_ref().filter(|_| !published.is_empty()) {
-            // The registrar registers everything at its next turn, so what does not fit is not lost.
-            let _ = changes.try_send(TopicsChanged(published));
-        }
+        let directory = self.parts.directory.clone();
+        let tell = move || ended.into_iter().for_each(|change| change.tell(&directory, &saved));
+        let Some(changes) = self.changes.as_ref().filter(|_| !topics.is_empty()) else { return tell() };
+        let (told, known) = hold();
+        // The registrar registers everything at its next turn, so what does not fit is not lost.
+        let _ = changes.try_send(TopicsChanged { topics, told });
+        actix::spawn(async move {
+            // A name server that is slow delays the answer, it does not forbid it.
+            let _ = tokio::time::timeout(REGISTRATION_PATIENCE, known).await;
+            tell();
+        });
     }
 
     /// Publishes topics as they are now, withdraws those that are gone; gives those that were not so before.
@@ -226,17 +254,6 @@ impl Topics {
         self.parts.directory.remove_topic(topic);
         if let Err(error) = self.parts.queues.remove(topic) {
             tracing::warn!(%topic, %error, "the queues of a deleted topic were not removed");
-        }
-    }
-
-    fn tell(&self, change: Change, saved: &Result<(), Refusal>) {
-        match change.tell {
-            Tell::Done(held) => held.answer(saved.clone()),
-            Tell::View(held) => held.answer(saved.clone().and_then(|()| {
-                let view = change.topics.first().and_then(|topic| self.parts.directory.topic(topic));
-                view.ok_or_else(|| Refusal::gone("the topic"))
-            })),
-            Tell::Nobody => {}
         }
     }
 

@@ -93,6 +93,14 @@ impl Course {
         }
     }
 
+    /// How many steps must be done before a change that comes now is known; none without a connection.
+    pub(super) fn steps_to_tell(&self) -> u8 {
+        match self.link {
+            None => 0,
+            Some(_) => 1 + u8::from(self.is_busy),
+        }
+    }
+
     /// Topics changed.
     pub(super) fn changed(&mut self, topics: &[Text]) {
         self.wants = match std::mem::replace(&mut self.wants, Wants::All) {

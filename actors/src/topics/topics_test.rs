@@ -139,7 +139,7 @@ impl Actor for Listens {
 impl Handler<TopicsChanged> for Listens {
     type Result = ();
 
-    fn handle(&mut self, TopicsChanged(topics): TopicsChanged, _: &mut Context<Listens>) {
+    fn handle(&mut self, TopicsChanged { topics, .. }: TopicsChanged, _: &mut Context<Listens>) {
         self.0.push(topics);
     }
 }
