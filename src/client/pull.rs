@@ -93,7 +93,8 @@ impl Client {
     /// # Errors
     /// The broker's refusal, trouble with the connection, or an answer that cannot be read.
     pub async fn pull(&self, queue: &Queue, wanted: &PullRequest) -> Result<Pulled, ClientError> {
-        let route = self.hub.route(&queue.topic).await?;
+        // A queue that was just made by a send is known to its broker a moment before the name servers hear of it.
+        let route = self.hub.routes.route_for_send(&self.hub.peers, &queue.topic).await?;
         let no_queue = || ClientError::NoQueue { topic: queue.topic.to_string(), wanted: "readable" };
         let address = route.reader(&queue.broker_name, wanted.broker_id).ok_or_else(no_queue)?;
         let link = self.hub.peers.link(address).await?;

@@ -152,7 +152,9 @@ impl Routes {
             Err(error @ ClientError::NoRoute { .. }) => error,
             outcome => return outcome,
         };
-        let Ok(mut data) = self.ask(peers, TEMPLATE_TOPIC).await else { return Err(error) };
+        // The template's route is kept: its brokers are told of this client's groups like any other.
+        let Ok(template) = self.route(peers, TEMPLATE_TOPIC).await else { return Err(error) };
+        let mut data = template.data.clone();
         for queue in &mut data.queue_datas {
             let count = queue.read_queue_nums.min(TEMPLATE_QUEUES_MAX);
             (queue.read_queue_nums, queue.write_queue_nums) = (count, count);
