@@ -15,6 +15,10 @@ pub mod topic;
 pub mod topic_stats;
 
 #[cfg(test)]
+mod forward_test;
+#[cfg(test)]
+mod golden_test;
+#[cfg(test)]
 mod topic_golden_test;
 #[cfg(test)]
 mod topic_test;
