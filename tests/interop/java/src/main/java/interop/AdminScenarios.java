@@ -362,7 +362,7 @@ public final class AdminScenarios {
         config = Tool.values(tool.succeeds("getBrokerConfig", "-b", bed.brokerAddress()), "=");
         Check.equal(other, config.get("maxTransferCountOnMessageInMemory"), "changed value");
         tool.succeeds("updateBrokerConfig", "-b", bed.brokerAddress(), "-k", "maxTransferCountOnMessageInMemory", "-v", "32");
-        Check.contains(tool.succeeds("getNamesrvConfig"), "listenPort", "name server");
+        Check.contains(tool.succeeds("getNamesrvConfig"), "scanNotActiveBrokerInterval", "name server");
         Check.contains(tool.succeeds("updateKvConfig", "-s", "it_space", "-k", "k", "-v", "v"), "success", "KV");
         Check.equal("v", bed.admin.getKVConfig("it_space", "k"), "value in the name server");
         tool.succeeds("deleteKvConfig", "-s", "it_space", "-k", "k");
