@@ -96,6 +96,7 @@ async fn accept(socket: TcpListener, arbiters: Vec<Addr<Sessions>>, served: Serv
                 Ok(stream) => break stream,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of files, mostly: this task alone waits until some are closed, the arbiter goes on.
                     tokio::time::sleep(PAUSE).await;
                 }
             }

@@ -216,6 +216,7 @@ impl Reader {
             if self.wire.idle_nanos() > self.wire.hall.config.idle_ms.saturating_mul(1_000_000) {
                 return Err(End::Idle);
             }
+            // Only this connection waits; what it does not read meanwhile, TCP keeps from its peer.
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }

@@ -95,6 +95,7 @@ impl Handler<CloseAll> for Sessions {
         }
         self.hall.links.borrow().values().for_each(|link| link.close());
         Box::pin(async move {
+            // Who would have answered is gone only when no session is left: that is what is waited for.
             let _ = waiting.await;
         })
     }

@@ -43,6 +43,7 @@ enum Verdict {
 pub(super) async fn rounds(cast: Arc<BrokerCast>, checker: WeakAddr<TransactionChecker>) {
     let mut last_ms = cast.now_ms();
     loop {
+        // Real time only says when to look; what is due is judged by the clock of the node, which tests set.
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(checker) = checker.upgrade() else { return };
         let interval_ms = cast.config.load().transaction_check_interval;
