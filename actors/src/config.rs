@@ -144,6 +144,8 @@ pub struct BrokerConfig {
     pub default_query_max_num: i32,
     /// How long a send waits for the disk in sync mode, in ms. Default: 5000. Bounds: 1.. .
     pub sync_flush_timeout: u64,
+    /// Whether replies are also kept in their topic. Default: true.
+    pub store_reply_message_enable: bool,
     /// Sends are refused before this time, in epoch ms. Default: 0.
     pub start_accept_send_request_time_stamp: i64,
     /// Pulls held by one queue. Default: 65 536. Bounds: 1..=1 000 000.
@@ -172,6 +174,7 @@ pub const RELOADABLE: &[&str] = &[
     "maxMsgsNumBatch",
     "defaultQueryMaxNum",
     "startAcceptSendRequestTimeStamp",
+    "storeReplyMessageEnable",
 ];
 
 /// A value out of its bounds.
@@ -382,6 +385,7 @@ impl Default for BrokerConfig {
             max_msgs_num_batch: 64,
             default_query_max_num: 32,
             sync_flush_timeout: 5000,
+            store_reply_message_enable: true,
             start_accept_send_request_time_stamp: 0,
             held_pulls_max: 65_536,
         }

@@ -75,7 +75,7 @@ pub struct AllProducers;
 #[rtype(result = "Vec<LinkId>")]
 pub struct ProducersInTurn(pub Text);
 
-/// The newest connection of a client. Sent by replies and by calls that administration forwards.
+/// The newest connection of a client that produces for some group. Sent by replies.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<LinkId>")]
 pub struct LinkOfClient(pub Text);

@@ -36,6 +36,7 @@ pub mod queue;
 pub mod read_ahead;
 pub mod rebalance;
 pub mod registrar;
+pub mod reply;
 pub mod retention;
 pub mod router;
 pub mod saving;

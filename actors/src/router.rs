@@ -22,15 +22,16 @@ use troupemq_codec::request::{
     GetSubscriptiongroupConfig, GetSystemTopicListFromBroker, GetTopicConfig, GetTopicStatsInfo, HeartBeat,
     InvokeBrokerToGetConsumerStatus, InvokeBrokerToResetOffset, LockBatchMq, QueryConsumeQueue,
     QueryConsumeTimeSpan, QueryConsumerOffset, QueryMessage, QuerySubscriptionByConsumer,
-    QueryTopicConsumeByWho, QueryTopicsByConsumer, SearchOffsetByTimestamp, UnlockBatchMq, UnregisterClient,
-    UpdateAndCreateSubscriptiongroup, UpdateAndCreateSubscriptiongroupList, UpdateAndCreateTopic,
-    UpdateAndCreateTopicList, UpdateBrokerConfig, UpdateConsumerOffset, ViewBrokerStatsData, ViewMessageById,
+    QueryTopicConsumeByWho, QueryTopicsByConsumer, SearchOffsetByTimestamp, SendReplyMessage,
+    SendReplyMessageV2, UnlockBatchMq, UnregisterClient, UpdateAndCreateSubscriptiongroup,
+    UpdateAndCreateSubscriptiongroupList, UpdateAndCreateTopic, UpdateAndCreateTopicList, UpdateBrokerConfig,
+    UpdateConsumerOffset, ViewBrokerStatsData, ViewMessageById,
 };
 
 use crate::admin::{clients, files, forward, groups, progress, reset, runtime, settings, topic, topic_stats};
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link, Refusal};
-use crate::{heartbeat, name_server, offsets, query, rebalance, send_back, transaction};
+use crate::{heartbeat, name_server, offsets, query, rebalance, reply, send_back, transaction};
 
 /// A future of an answer that lives on one arbiter.
 pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -90,6 +91,7 @@ impl Served {
 async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
     match call.command.code {
         EndTransaction::CODE => transaction::end_transaction(cast, call).await,
+        SendReplyMessage::CODE | SendReplyMessageV2::CODE => reply::send_reply(cast, call).await,
         ConsumerSendMsgBack::CODE => send_back::send_back(cast, call).await,
         HeartBeat::CODE => heartbeat::answers::heart_beat(cast, call).await,
         UnregisterClient::CODE => heartbeat::answers::unregister_client(cast, call).await,

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - a connection that is silent for 120 s is gone, and so is a closed one, at once;
 //! - a connection leaves all of its groups together;
-//! - of two connections with one client id the newer answers for the client.
+//! - of two connections with one client id the newer answers for the client, and only one that produces does.
 //!
 //! Deliberately absent: what consumers read. That belongs to their coordinators.
 
@@ -64,7 +64,9 @@ impl Clients {
         seen.last_ms = producer.seen_ms;
         let mut left_out = add(&mut seen.consumers, consumer_groups);
         left_out += add(&mut seen.producers, producer_groups);
-        self.by_client.insert(producer.client_id.clone(), link);
+        if !seen.producers.is_empty() {
+            self.by_client.insert(producer.client_id.clone(), link);
+        }
         for group in producer_groups.iter().filter(|group| seen.producers.contains(*group)) {
             self.producers.entry(group.clone()).or_default().insert(link, producer.clone());
         }
@@ -75,6 +77,9 @@ impl Clients {
     pub fn leave_producers(&mut self, link: LinkId, group: &str) {
         if let Some(seen) = self.links.get_mut(&link) {
             seen.producers.remove(group);
+            if seen.producers.is_empty() {
+                self.by_client.retain(|_, known| *known != link);
+            }
         }
         self.drop_producer(link, group);
     }
@@ -123,7 +128,7 @@ impl Clients {
         links
     }
 
-    /// The newest connection of a client.
+    /// The newest connection of a client that produces for some group.
     #[must_use]
     pub fn link_of(&self, client_id: &str) -> Option<LinkId> {
         self.by_client.get(client_id).copied()
@@ -191,6 +196,11 @@ mod tests {
         assert_eq!(clients.link_of("a"), Some(LinkId(2)));
         clients.gone(LinkId(1));
         assert_eq!(clients.link_of("a"), Some(LinkId(2)));
+        // 3.12 #113: who produces for nobody any more is sent no replies.
+        clients.leave_producers(LinkId(2), "p");
+        assert_eq!(clients.link_of("a"), None);
+        clients.beat(LinkId(3), &producer("c", 1), &[], &[text("g")]);
+        assert_eq!(clients.link_of("c"), None);
     }
 
     #[test]

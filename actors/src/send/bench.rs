@@ -413,7 +413,7 @@ fn count_by_topic(cast: &BrokerCast, mut records: &[PendingRecord]) {
 }
 
 /// Refuses while the broker does not take sends yet, or any more.
-fn check_service(cast: &BrokerCast, config: &BrokerConfig) -> Result<(), Refusal> {
+pub(crate) fn check_service(cast: &BrokerCast, config: &BrokerConfig) -> Result<(), Refusal> {
     let from_ms = config.start_accept_send_request_time_stamp;
     if from_ms > 0 && cast.now_ms() < from_ms {
         let remark = format!("broker unable to service, until {from_ms}");

@@ -101,6 +101,14 @@ header! {
     }
 }
 
+header! {
+    /// What every answer to a send carries, whether it was stored or not.
+    pub struct SendAnswerHeader {
+        region: Text = "MSG_REGION",
+        trace_on: bool = "TRACE_ON",
+    }
+}
+
 /// SEND_MESSAGE.
 pub struct SendMessage;
 

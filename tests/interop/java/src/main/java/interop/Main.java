@@ -28,6 +28,7 @@ public final class Main {
         PullScenarios.addTo(list);
         LitePullScenarios.addTo(list);
         QueryScenarios.addTo(list);
+        RequestScenarios.addTo(list);
         RestartScenarios.addTo(list);
         ExchangeScenarios.addTo(list);
         for (String release5 : List.of("interop.Release5Scenarios", "interop.AdminScenarios")) {
