@@ -2,12 +2,16 @@
 //!
 //! Invariants:
 //! - batches are dispatched in the order of the log;
+//! - where queues or index have no room, senders are refused with the cause and it is tried again until there is;
 //! - a batch is answered after its units are published, so what is acknowledged is visible;
 //! - units are published before the dispatcher looks whether somebody waits for the queue; who waits looks in
 //!   the other order, so no arrival is missed.
 
-use actix::{Actor, Addr, Context, Handler, Message, MessageResult};
-use troupemq_store::{Appended, DispatchWriter};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult};
+use troupemq_store::{Appended, DispatchWriter, LogReader, StoreError};
 
 use crate::commit_log::{Append, MAILBOX, Outcome, not_serving};
 use crate::directory::QueueView;
@@ -15,6 +19,9 @@ use crate::flush::{AwaitFlush, Flush};
 use crate::net::Refusal;
 use crate::poison::{Poison, Vital};
 use crate::queue::Arrived;
+
+/// Time between two looks whether there is room for what could not be dispatched.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
 
 // ---- messages
 
@@ -48,15 +55,45 @@ pub struct Dispatcher {
     /// The writer; none once the node stops.
     writer: Option<DispatchWriter>,
     flush: Option<Addr<Flush>>,
+    log: LogReader,
+    /// Queues of batches that could not be dispatched yet. The log takes nothing meanwhile, so these are at most
+    /// the batches that were under way.
+    late: Vec<Arc<QueueView>>,
     poison: Poison,
     _vital: Vital,
 }
 
 impl Dispatcher {
-    /// The owner of `writer`. With a `flush`, answers that ask for it wait for the disk.
-    pub fn new(writer: DispatchWriter, flush: Option<Addr<Flush>>, poison: Poison) -> Dispatcher {
+    /// The owner of `writer`, which reads from `log` what it could not dispatch at once. With a `flush`, answers
+    /// that ask for it wait for the disk.
+    pub fn new(
+        writer: DispatchWriter,
+        log: LogReader,
+        flush: Option<Addr<Flush>>,
+        poison: Poison,
+    ) -> Dispatcher {
         let vital = poison.guard("Dispatcher");
-        Dispatcher { writer: Some(writer), flush, poison, _vital: vital }
+        Dispatcher { writer: Some(writer), flush, log, late: Vec::new(), poison, _vital: vital }
+    }
+
+    /// Refuses a batch that could not be dispatched, and sees to it that it is once there is room.
+    fn wait_for_room(&mut self, append: Append, error: &StoreError, context: &mut Context<Dispatcher>) {
+        if self.late.is_empty() {
+            context.run_later(ROOM_EVERY, Dispatcher::catch_up);
+        }
+        self.late.extend(append.queues.iter().map(Arc::clone));
+        append.refuse(not_serving(&error.to_string()));
+    }
+
+    fn catch_up(&mut self, context: &mut Context<Dispatcher>) {
+        let Some(writer) = &mut self.writer else { return };
+        match writer.catch_up(&self.log) {
+            Ok(()) => std::mem::take(&mut self.late).iter().for_each(|queue| tell(queue)),
+            Err(error) if error.is_out_of_space() => {
+                context.run_later(ROOM_EVERY, Dispatcher::catch_up);
+            }
+            Err(error) => self.poison.trip(format!("dispatch failed: {error}")),
+        }
     }
 
     fn finish(&self, append: Append, appended: Appended) {
@@ -86,15 +123,20 @@ impl Actor for Dispatcher {
 impl Handler<Dispatch> for Dispatcher {
     type Result = ();
 
-    fn handle(&mut self, dispatch: Dispatch, _: &mut Context<Dispatcher>) {
+    fn handle(&mut self, dispatch: Dispatch, context: &mut Context<Dispatcher>) {
         let Dispatch { append, appended } = dispatch;
         let Some(writer) = &mut self.writer else { return append.refuse(Refusal::gone("Dispatcher")) };
-        if let Err(error) = writer.dispatch(&append.batch, &appended) {
-            self.poison.trip(format!("dispatch failed: {error}"));
-            return append.refuse(Refusal::gone("Dispatcher"));
+        match writer.dispatch(&append.batch, &appended) {
+            Ok(()) => {
+                append.queues.iter().for_each(|queue| tell(queue));
+                self.finish(append, appended);
+            }
+            Err(error) if error.is_out_of_space() => self.wait_for_room(append, &error, context),
+            Err(error) => {
+                self.poison.trip(format!("dispatch failed: {error}"));
+                append.refuse(Refusal::gone("Dispatcher"));
+            }
         }
-        append.queues.iter().for_each(|queue| tell(queue));
-        self.finish(append, appended);
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 use crate::faults::{self, Op};
-use crate::paths::sync_dir;
+use crate::paths::{remove, sync_dir};
 
 /// The mark of an open store. Dropping it leaves the file, as a crash does.
 #[derive(Debug)]
@@ -23,9 +23,8 @@ impl AbortMark {
 
     /// Sets the mark, with the process id in it as Java does.
     pub fn set(path: &Path) -> Result<AbortMark, StoreError> {
-        let wrote =
-            faults::at(Op::Create, path).and_then(|()| std::fs::write(path, std::process::id().to_string()));
-        wrote.map_err(StoreError::io("write", path))?;
+        let write = || std::fs::write(path, std::process::id().to_string());
+        faults::pass(Op::Create, path, write).map_err(StoreError::io("write", path))?;
         if let Some(dir) = path.parent() {
             sync_dir(dir)?;
         }
@@ -34,11 +33,7 @@ impl AbortMark {
 
     /// Takes the mark off: the store is closed and whole.
     pub fn clear(self) -> Result<(), StoreError> {
-        match std::fs::remove_file(&self.path) {
-            Ok(()) => {}
-            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
-            Err(cause) => return Err(StoreError::io("remove", &self.path)(cause)),
-        }
+        remove(&self.path)?;
         self.path.parent().map_or(Ok(()), sync_dir)
     }
 }

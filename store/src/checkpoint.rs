@@ -150,10 +150,9 @@ impl CheckpointFile {
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         let path = &self.path;
         let open = || OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file =
-            faults::at(Op::Create, path).and_then(|()| open()).map_err(StoreError::io("open", path))?;
+        let file = faults::pass(Op::Create, path, open).map_err(StoreError::io("open", path))?;
         faults::write_at(&file, path, &checkpoint.encode(), 0).map_err(StoreError::io("write", path))?;
-        let synced = faults::at(Op::Flush, path).and_then(|()| file.sync_all());
+        let synced = faults::pass(Op::Flush, path, || file.sync_all());
         synced.map_err(StoreError::io("flush", path))
     }
 }

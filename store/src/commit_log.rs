@@ -185,9 +185,7 @@ impl CommitLog {
         let closing = BLANK_HEAD_BYTES.min(room - len);
         match self.flush {
             FlushMode::Async => {
-                let tail = self.writer.tail();
-                tail[..len].copy_from_slice(bytes);
-                tail[len..len + closing].fill(0);
+                self.writer.store(bytes, closing);
                 Ok(())
             }
             // A flush of pages that were stored through the map has to unmap them first; written ones are

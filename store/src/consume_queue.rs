@@ -49,7 +49,6 @@ use crate::index::topic_seed;
 pub use self::append::Put;
 pub use self::by_time::{Boundary, stored_ms};
 pub use self::extension::ExtensionUnit;
-pub(crate) use self::files::remove as remove_file;
 pub use self::recover::Trust;
 pub use self::table::QueueTable;
 pub use self::unit::Unit;

@@ -8,6 +8,7 @@
 
 pub mod delay_levels;
 mod glance;
+mod lag;
 mod rebuild;
 
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::config::StoreConfig;
 use crate::consume_queue::{ConsumeQueue, ExtensionUnit, Put, QueueKind, QueueTable, Unit};
 use crate::error::StoreError;
 use crate::index::{Durable, IndexReader, IndexWriter, Keys};
+use crate::retention::SpaceGuard;
 
 pub use self::rebuild::Rebuilt;
 
@@ -46,6 +48,9 @@ pub struct DispatchWriter {
     flusher: DispatchFlusher,
     extends: bool,
     filter_bits: Option<Box<dyn FilterBits>>,
+    /// Log offset from which on records may lack units, since there was no room for them.
+    missed_from: Option<u64>,
+    space: SpaceGuard,
 }
 
 /// Knows which filters a message matches (RocketMQ: `CommitLogDispatcherCalcBitMap`). The queue extension
@@ -94,12 +99,19 @@ impl DispatchWriter {
             flusher,
             extends: config.queue_extension_enabled,
             filter_bits: None,
+            missed_from: None,
+            space: SpaceGuard::default(),
         })
     }
 
     /// From now on the extension of the queues keeps these bits, if it is enabled.
     pub fn keep_filter_bits(&mut self, filter_bits: Box<dyn FilterBits>) {
         self.filter_bits = Some(filter_bits);
+    }
+
+    /// From now on a lack of space closes this guard of the log too.
+    pub(crate) fn guard_by(&mut self, space: SpaceGuard) {
+        self.space = space;
     }
 
     /// Position in the log up to which everything is in queues and index.
@@ -118,7 +130,17 @@ impl DispatchWriter {
     }
 
     /// Tells queues and index of the records of a batch that are stored. Afterwards readers see them.
+    ///
+    /// # Errors
+    /// If there is no room ([`StoreError::is_out_of_space`]): the log is closed until [`Self::catch_up`] could
+    /// dispatch them. Any other failure is final.
     pub fn dispatch(&mut self, batch: &AppendBatch, appended: &Appended) -> Result<(), StoreError> {
+        self.check_order()?;
+        self.place(batch, appended).map_err(|error| self.fell_behind(appended.from, error))
+    }
+
+    #[inline]
+    fn place(&mut self, batch: &AppendBatch, appended: &Appended) -> Result<(), StoreError> {
         let stored = batch.records.get(..appended.records).unwrap_or(&batch.records);
         // All units first: consumers wait for these, nobody waits for the index.
         for record in stored.iter().filter(|record| record.advance > 0) {
@@ -161,7 +183,8 @@ impl DispatchWriter {
         if let Some(index) = &self.index {
             index.write_header();
         }
-        self.flusher.dispatched_to.store(log_end, Ordering::Release);
+        // Records that were read from the log may be told of once more, in their batch.
+        self.flusher.dispatched_to.fetch_max(log_end, Ordering::AcqRel);
     }
 
     #[inline]

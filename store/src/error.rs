@@ -51,6 +51,12 @@ pub enum StoreError {
         /// Configured limit in percent.
         limit_percent: u8,
     },
+    /// What derives from the log has no room to grow.
+    #[error("disk full: {cause}")]
+    NoRoom {
+        /// The first refusal of the system.
+        cause: Arc<str>,
+    },
     /// Another process has the store open.
     #[error("the store {} is open in another process{}", dir.display(), Holder(*holder))]
     Locked {
@@ -103,7 +109,7 @@ impl StoreError {
     /// Whether the cause is a lack of space, so that it may heal by itself.
     pub fn is_out_of_space(&self) -> bool {
         match self {
-            StoreError::DiskFull { .. } | StoreError::DiskRatio { .. } => true,
+            StoreError::DiskFull { .. } | StoreError::DiskRatio { .. } | StoreError::NoRoom { .. } => true,
             StoreError::Io { cause, .. } => {
                 matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }

@@ -1,15 +1,27 @@
-//! Places where tests let the operating system refuse.
-//!
-//! In a build without the feature `testing` every place is an empty function.
+//! Places where tests let the operating system refuse, or let the process die.
 //!
 //! Invariants:
 //! - each call that changes a file or forces it to the disk passes one of these places first;
-//! - a fault belongs to the store in one folder: tests that run at once do not meet.
+//! - a fault belongs to the store in one folder: tests that run at once do not meet;
+//! - a build without the features `testing` and `crash-points` has none of this: the places are empty functions.
+//!
+//! | feature | what a place can do | who asks for it |
+//! |---|---|---|
+//! | `testing` | refuse, or do half and refuse | a test of the same process, with `arm` |
+//! | `crash-points` | end the process as `kill -9` does | `tests/crash`, with the variable `TROUPEMQ_CRASH_AT` |
+
+#[cfg(any(test, feature = "crash-points"))]
+mod crash;
+#[cfg(any(test, feature = "testing"))]
+mod refusal;
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+#[cfg(any(test, feature = "testing"))]
+pub use self::refusal::{Fault, arm};
 
 /// What is about to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,102 +36,86 @@ pub enum Op {
     Flush,
     /// A file gets another name.
     Rename,
+    /// A file is removed.
+    Remove,
+    /// Bytes are stored through a map, which cannot be refused.
+    Store,
 }
 
-/// Refuses if a test wants it so.
-#[cfg(not(any(test, feature = "testing")))]
+/// A moment of an operation at which the process can die.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Before,
+    /// Half of it is done.
+    Midst,
+    After,
+}
+
+/// Does `act` to the file or folder `path`.
 #[inline(always)]
-pub(crate) fn at(_op: Op, _path: &Path) -> io::Result<()> {
+pub(crate) fn pass<T>(op: Op, path: &Path, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    refusal(op, path)?;
+    moment(When::Before, op, path);
+    let done = act()?;
+    moment(When::After, op, path);
+    Ok(done)
+}
+
+/// Writes all of `bytes` at `at`. A fault leaves half of them written, as a full or dying disk does.
+#[inline]
+pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], at: u64) -> io::Result<()> {
+    let (front, back) = bytes.split_at(bytes.len() / 2);
+    if let Err(refused) = refusal(Op::Write, path) {
+        file.write_all_at(front, at)?;
+        return Err(refused);
+    }
+    moment(When::Before, Op::Write, path);
+    if cfg!(feature = "crash-points") {
+        file.write_all_at(front, at)?;
+        moment(When::Midst, Op::Write, path);
+        file.write_all_at(back, at + front.len() as u64)?;
+    } else {
+        file.write_all_at(bytes, at)?;
+    }
+    moment(When::After, Op::Write, path);
     Ok(())
 }
 
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use self::armed::at;
-#[cfg(any(test, feature = "testing"))]
-pub use self::armed::{Fault, arm};
-
-/// Writes all of `bytes` at `at`. A fault leaves half of them written, as a full or dying disk does.
-pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], at: u64) -> io::Result<()> {
-    if let Err(refused) = self::at(Op::Write, path) {
-        file.write_all_at(&bytes[..bytes.len() / 2], at)?;
-        return Err(refused);
+/// Copies `bytes` to the front of `into`, which is mapped from `path`.
+#[inline(always)]
+pub(crate) fn copy(path: &Path, bytes: &[u8], into: &mut [u8]) {
+    moment(When::Before, Op::Store, path);
+    if cfg!(feature = "crash-points") {
+        let half = bytes.len() / 2;
+        into[..half].copy_from_slice(&bytes[..half]);
+        moment(When::Midst, Op::Store, path);
     }
-    file.write_all_at(bytes, at)
+    into[..bytes.len()].copy_from_slice(bytes);
+    moment(When::After, Op::Store, path);
 }
 
-#[cfg(any(test, feature = "testing"))]
-mod armed {
-    use std::path::PathBuf;
-    use std::sync::LazyLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use dashmap::DashMap;
-
-    use super::{Op, Path, io};
-
-    static PLANS: LazyLock<DashMap<PathBuf, Plan>> = LazyLock::new(DashMap::new);
-
-    #[derive(Debug)]
-    struct Plan {
-        op: Op,
-        nth: u64,
-        errno: i32,
-        seen: AtomicU64,
-    }
-
-    /// A fault that waits for its moment; gone when dropped.
-    #[derive(Debug)]
-    pub struct Fault {
-        dir: PathBuf,
-    }
-
-    /// Lets the `nth` operation of kind `op` below `dir` fail with `errno`, and all after it.
-    pub fn arm(dir: &Path, op: Op, nth: u64, errno: i32) -> Fault {
-        PLANS.insert(dir.to_path_buf(), Plan { op, nth, errno, seen: AtomicU64::new(0) });
-        Fault { dir: dir.to_path_buf() }
-    }
-
-    impl Fault {
-        /// Whether it has come to pass.
-        pub fn has_struck(&self) -> bool {
-            PLANS.get(&self.dir).is_some_and(|plan| plan.seen.load(Ordering::Relaxed) > plan.nth)
-        }
-    }
-
-    impl Drop for Fault {
-        fn drop(&mut self) {
-            PLANS.remove(&self.dir);
-        }
-    }
-
-    /// Refuses if a test wants it so.
-    pub(crate) fn at(op: Op, path: &Path) -> io::Result<()> {
-        for plan in PLANS.iter().filter(|plan| plan.op == op && path.starts_with(plan.key())) {
-            if plan.seen.fetch_add(1, Ordering::Relaxed) >= plan.nth {
-                return Err(io::Error::from_raw_os_error(plan.errno));
-            }
-        }
-        Ok(())
-    }
+/// Does `act`, which stores through a map of `path`.
+#[inline(always)]
+pub(crate) fn store<T>(path: &Path, act: impl FnOnce() -> T) -> T {
+    moment(When::Before, Op::Store, path);
+    let done = act();
+    moment(When::After, Op::Store, path);
+    done
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Refuses if a test wants it so.
+#[inline(always)]
+fn refusal(op: Op, path: &Path) -> io::Result<()> {
+    #[cfg(any(test, feature = "testing"))]
+    refusal::at(op, path)?;
+    let _unused = (op, path);
+    Ok(())
+}
 
-    #[test]
-    fn a_fault_strikes_from_its_turn_on_and_only_in_its_folder() {
-        let fault = arm(Path::new("/none/a"), Op::Flush, 2, 5);
-        let hit = |op, path| at(op, Path::new(path)).is_err();
-        assert!(!hit(Op::Flush, "/none/a/x"));
-        assert!(!hit(Op::Write, "/none/a/x"));
-        assert!(!hit(Op::Flush, "/none/b/x"));
-        assert!(!hit(Op::Flush, "/none/a/x"));
-        assert!(!fault.has_struck());
-        assert!(hit(Op::Flush, "/none/a/x"));
-        assert!(fault.has_struck());
-        assert!(hit(Op::Flush, "/none/a/y"));
-        drop(fault);
-        assert!(!hit(Op::Flush, "/none/a/x"));
-    }
+/// Dies if a test wants it so.
+#[inline(always)]
+fn moment(when: When, op: Op, path: &Path) {
+    #[cfg(feature = "crash-points")]
+    crash::at(when, op, path);
+    let _unused = (when, op, path);
 }

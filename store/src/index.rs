@@ -23,8 +23,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use self::file::IndexFile;
-use crate::consume_queue::remove_file;
 use crate::error::StoreError;
+use crate::paths::remove;
 
 pub(crate) use self::key::topic_seed;
 pub(crate) use self::writer::Keys;
@@ -112,7 +112,7 @@ impl IndexReader {
         };
         let before = self.files.rcu(|list| list.iter().skip(gone(list)).map(Arc::clone).collect::<Vec<_>>());
         let gone = gone(&before);
-        before.iter().take(gone).try_for_each(|file| remove_file(file.path()))?;
+        before.iter().take(gone).try_for_each(|file| remove(file.path()))?;
         Ok(gone)
     }
 

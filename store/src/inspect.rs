@@ -23,7 +23,7 @@ use crate::commit_log::scan::{Look, Step, step};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::open::{Closing, Opened, RecoveryReport, close, open};
-use crate::paths::Paths;
+use crate::paths::{Paths, remove};
 use crate::process_lock::ProcessLock;
 use crate::segment::SegmentWriter;
 use crate::segments::list_files;
@@ -203,12 +203,7 @@ pub fn rebuild(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<RecoveryRep
             _ => {}
         }
     }
-    match std::fs::remove_file(paths.checkpoint()) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
-            return Err(StoreError::io("remove", &paths.checkpoint())(cause));
-        }
-        _ => {}
-    }
+    remove(&paths.checkpoint())?;
     let Opened { log, flusher, dispatch, queues, marks, report, .. } = open(config, clock)?;
     close(Closing { log, flusher, dispatch, queues, marks })?;
     Ok(report)

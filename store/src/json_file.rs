@@ -7,7 +7,7 @@
 //! - that neither file exists is no failure: there is nothing yet.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -15,6 +15,8 @@ use troupemq_codec::CodecError;
 use troupemq_codec::loose_json::from_loose_trusted;
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
+use crate::paths::{create_dir, remove, sync_dir};
 
 /// A file of a table.
 #[derive(Debug, Clone)]
@@ -52,11 +54,13 @@ impl JsonFile {
                     let file = self.path.display();
                     tracing::warn!(%file, %error, "table cannot be read, the generation before it is taken");
                     let aside = self.beside("damaged");
-                    fs::rename(&self.path, &aside).map_err(StoreError::io("put aside", &self.path))?;
+                    let rename = || fs::rename(&self.path, &aside);
+                    faults::pass(Op::Rename, &self.path, rename)
+                        .map_err(StoreError::io("put aside", &self.path))?;
                 }
             },
             // An empty file must not become the old generation either.
-            Some(_) => fs::remove_file(&self.path).map_err(StoreError::io("delete", &self.path))?,
+            Some(_) => remove(&self.path)?,
             None => {}
         }
         self.load_old(parse)
@@ -65,18 +69,18 @@ impl JsonFile {
     /// Makes `bytes` the newest generation; returns when the disk has it.
     pub fn save(&self, bytes: &[u8]) -> Result<(), StoreError> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
+        create_dir(dir)?;
         let fresh = self.beside("tmp");
         write_forced(&fresh, bytes).map_err(StoreError::io("write", &fresh))?;
-        match fs::rename(&self.path, self.beside("bak")) {
+        match faults::pass(Op::Rename, &self.path, || fs::rename(&self.path, self.beside("bak"))) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 return Err(StoreError::io("rename", &self.path)(cause));
             }
             _ => {}
         }
-        fs::rename(&fresh, &self.path).map_err(StoreError::io("rename", &fresh))?;
-        let force = |dir: &Path| File::open(dir)?.sync_all();
-        force(dir).map_err(StoreError::io("flush", dir))
+        let rename = || fs::rename(&fresh, &self.path);
+        faults::pass(Op::Rename, &fresh, rename).map_err(StoreError::io("rename", &fresh))?;
+        sync_dir(dir)
     }
 
     fn load_old<T>(&self, parse: impl Fn(&[u8]) -> Result<T, CodecError>) -> Result<Option<T>, StoreError> {
@@ -112,9 +116,9 @@ fn is_blank(bytes: &[u8]) -> bool {
 }
 
 fn write_forced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    let file = faults::pass(Op::Create, path, || File::create(path))?;
+    faults::write_at(&file, path, bytes, 0)?;
+    faults::pass(Op::Flush, path, || file.sync_all())
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use crate::dispatch::{DispatchFlushed, DispatchFlusher, DispatchWriter};
 use crate::error::StoreError;
 use crate::index::Durable;
 use crate::local_time::LocalTime;
-use crate::paths::Paths;
+use crate::paths::{Paths, remove, sync_dir};
 use crate::poison::Poison;
 use crate::preparer::{Preparer, Recipe};
 use crate::process_lock::ProcessLock;
@@ -141,6 +141,7 @@ pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreE
 
     let poison = Poison::default();
     let space = SpaceGuard::default();
+    dispatch.guard_by(space.clone());
     // A full disk refuses writes, not the start: consumers get what there is.
     let _judged = space.judge(&config, disk_use(&config.dir)?);
     let recipe = Recipe::new(&paths, &config);
@@ -347,7 +348,13 @@ struct Cut {
 
 /// Publishes what is in front of the end and removes what is behind it.
 fn cut(paths: &Paths, files: LogFiles, end: &LogEnd, known: Known) -> Result<Cut, StoreError> {
-    let LogFiles { segments, segment_bytes } = files;
+    let LogFiles { mut segments, segment_bytes } = files;
+    // From the end on: a crash in between leaves no gap.
+    while let Some(behind) = segments.pop_if(|last| last.segment().start() > end.at) {
+        let path = behind.segment().path();
+        tracing::info!(path = %path.display(), "segment behind the end of the log removed");
+        remove(path)?;
+    }
     let mut kept = Vec::new();
     let mut tail = None;
     for mut writer in segments {
@@ -355,13 +362,10 @@ fn cut(paths: &Paths, files: LogFiles, end: &LogEnd, known: Known) -> Result<Cut
         if segment.end() <= end.at {
             writer.publish(segment.end());
             kept.push(segment);
-        } else if segment.start() <= end.at {
+        } else {
             writer.publish(end.at);
             kept.push(segment);
             tail = Some(writer);
-        } else {
-            tracing::info!(path = %segment.path().display(), "segment behind the end of the log removed");
-            std::fs::remove_file(segment.path()).map_err(StoreError::io("remove", segment.path()))?;
         }
     }
     if let Some(mut writer) = tail {
@@ -376,7 +380,7 @@ fn cut(paths: &Paths, files: LogFiles, end: &LogEnd, known: Known) -> Result<Cut
     let mut writer = SegmentWriter::create(&paths.commit_log(), end.at, segment_bytes, Allocate::Now)?;
     writer.tail_is_zero();
     writer.segment().sync()?;
-    crate::paths::sync_dir(&paths.commit_log())?;
+    sync_dir(&paths.commit_log())?;
     kept.push(Arc::clone(writer.segment()));
     Ok(Cut { kept, writer })
 }

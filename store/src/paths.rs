@@ -78,17 +78,31 @@ impl Paths {
     /// Makes the folders a running store needs.
     pub fn create(&self) -> Result<(), StoreError> {
         for dir in [self.commit_log(), self.consume_queue(), self.index(), self.config()] {
-            std::fs::create_dir_all(&dir).map_err(StoreError::io("create", &dir))?;
+            create_dir(&dir)?;
         }
         sync_dir(&self.root)
+    }
+}
+
+/// Makes a folder and those above it, where they are not there.
+pub(crate) fn create_dir(dir: &Path) -> Result<(), StoreError> {
+    faults::pass(Op::Create, dir, || std::fs::create_dir_all(dir)).map_err(StoreError::io("create", dir))
+}
+
+/// Removes a file; one that is gone already is no failure.
+pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
+    match faults::pass(Op::Remove, path, || std::fs::remove_file(path)) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io("remove", path)(cause))
+        }
+        _ => Ok(()),
     }
 }
 
 /// Has the disk take the names in `dir`.
 pub fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     let opened = std::fs::File::open(dir).map_err(StoreError::io("open", dir))?;
-    let synced = faults::at(Op::Flush, dir).and_then(|()| opened.sync_all());
-    synced.map_err(StoreError::io("flush", dir))
+    faults::pass(Op::Flush, dir, || opened.sync_all()).map_err(StoreError::io("flush", dir))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::{FlushMode, StoreConfig};
 use crate::error::StoreError;
 use crate::faults::{self, Op};
-use crate::paths::{Paths, sync_dir};
+use crate::paths::{Paths, remove, sync_dir};
 use crate::retention::disk_use;
 use crate::segment::{Allocate, Segment, SegmentWriter, segment_name};
 use crate::segments::Segments;
@@ -136,7 +136,7 @@ impl Drop for Preparer {
         {
             let path = unused.segment().path().to_path_buf();
             drop(unused);
-            if let Err(error) = std::fs::remove_file(&path) {
+            if let Err(error) = remove(&path) {
                 tracing::warn!(path = %path.display(), %error, "cannot remove an unused segment");
             }
         }
@@ -219,7 +219,7 @@ impl Work {
         let recycled = self.recycled()?;
         if let Some(old) = &recycled {
             let new = dir.join(segment_name(start));
-            let renamed = faults::at(Op::Rename, old).and_then(|()| std::fs::rename(old, &new));
+            let renamed = faults::pass(Op::Rename, old, || std::fs::rename(old, &new));
             renamed.map_err(StoreError::io("recycle", old))?;
         }
         if recycled.is_none() {
@@ -239,7 +239,7 @@ impl Work {
         });
         if writer.is_err() {
             // Half a segment would look like the end of another store.
-            let _gone = std::fs::remove_file(dir.join(segment_name(start)));
+            let _gone = remove(&dir.join(segment_name(start)));
         }
         writer
     }

@@ -1,10 +1,13 @@
 //! The thread that unmaps and deletes old segments, so that no other thread pays for it.
 //!
 //! Invariants:
-//! - a segment in use by a reader is kept mapped until the last reader is done;
+//! - files go in the order they came, oldest first: a crash in between leaves a log without gaps;
+//! - a segment in use by a reader is kept mapped until the last reader is done, its file goes before that: who
+//!   reads slowly holds no younger file on the disk;
 //! - only a segment nobody maps is recycled: a slice never sees another record's bytes.
 
-use std::path::PathBuf;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,11 +15,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::paths::{Paths, sync_dir};
+use crate::faults::{self, Op};
+use crate::paths::{Paths, create_dir, remove, sync_dir};
 use crate::segment::Segment;
 
 /// How often segments in use are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Looks at a segment in use before its file goes without being recycled.
+const LOOKS_MAX: u32 = 5;
 
 /// Hands segments to the thread; clones share it. The thread ends with the last clone, after its work.
 #[derive(Debug, Clone)]
@@ -75,7 +81,7 @@ struct Work {
 
 impl Work {
     fn run(&self, inbox: &Receiver<Arc<Segment>>) {
-        let mut held: Vec<Arc<Segment>> = Vec::new();
+        let mut held = Held::default();
         loop {
             let next = if held.is_empty() {
                 inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -83,46 +89,76 @@ impl Work {
                 inbox.recv_timeout(LOOK_AGAIN)
             };
             let is_last = matches!(next, Err(RecvTimeoutError::Disconnected));
-            held.extend(next.ok());
-            held.retain(|segment| !is_last && is_in_use(segment) || !self.bury(segment, is_last));
-            self.pinned.store(held.len(), Ordering::Relaxed);
+            held.waiting.extend(next.ok());
+            self.look(&mut held, is_last);
+            self.pinned.store(held.waiting.len() + held.deleted.len(), Ordering::Relaxed);
             if is_last {
                 return;
             }
         }
     }
 
-    /// Gets rid of the file; true once it is gone.
-    fn bury(&self, segment: &Segment, is_last: bool) -> bool {
-        if !is_last && self.recycle(segment) {
-            return true;
-        }
-        match std::fs::remove_file(segment.path()) {
-            Ok(()) => tracing::info!(path = %segment.path().display(), "segment deleted"),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                tracing::warn!(path = %segment.path().display(), %error, "cannot delete a segment");
+    /// Gets rid of files from the oldest on, and of maps that nobody uses any more.
+    fn look(&self, held: &mut Held, is_last: bool) {
+        while let Some(oldest) = held.waiting.front() {
+            let is_in_use = is_in_use(oldest);
+            held.looks += 1;
+            if is_in_use && !is_last && held.looks < LOOKS_MAX {
+                break;
             }
+            if is_in_use || is_last || !self.recycle(oldest) {
+                self.delete(oldest);
+            }
+            held.looks = 0;
+            held.deleted.extend(held.waiting.pop_front());
         }
-        true
+        held.deleted.retain(is_in_use);
+    }
+
+    fn delete(&self, segment: &Segment) {
+        match remove(segment.path()) {
+            Ok(()) => tracing::info!(path = %segment.path().display(), "segment deleted"),
+            Err(error) => tracing::warn!(%error, "cannot delete a segment"),
+        }
     }
 
     fn recycle(&self, segment: &Segment) -> bool {
         if segment.end() - segment.start() != self.segment_bytes || self.recycled_max == 0 {
             return false;
         }
-        if std::fs::create_dir_all(&self.dir).is_err() {
+        if create_dir(&self.dir).is_err() {
             return false;
         }
         let kept = std::fs::read_dir(&self.dir).map_or(usize::MAX, Iterator::count);
         let Some(name) = segment.path().file_name() else { return false };
         let is_kept = kept < self.recycled_max as usize
-            && std::fs::rename(segment.path(), self.dir.join(name)).is_ok()
+            && self.rename(segment, &self.dir.join(name)).is_ok()
             && sync_dir(&self.dir).is_ok();
         if is_kept {
             tracing::info!(path = %segment.path().display(), "segment kept for use again");
         }
         is_kept
+    }
+
+    fn rename(&self, segment: &Segment, to: &Path) -> std::io::Result<()> {
+        faults::pass(Op::Rename, segment.path(), || std::fs::rename(segment.path(), to))
+    }
+}
+
+/// Segments the thread has not done with.
+#[derive(Debug, Default)]
+struct Held {
+    /// Their files are there; oldest first.
+    waiting: VecDeque<Arc<Segment>>,
+    /// How often the oldest was looked at.
+    looks: u32,
+    /// Their files are gone; readers still have them mapped.
+    deleted: Vec<Arc<Segment>>,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.deleted.is_empty()
     }
 }
 
@@ -136,8 +172,12 @@ mod tests {
     use super::*;
     use crate::segment::{Allocate, SegmentWriter};
 
-    fn full(dir: &std::path::Path) -> Arc<Segment> {
-        let mut writer = SegmentWriter::create(dir, 0, 4096, Allocate::Now).unwrap();
+    fn full(dir: &Path) -> Arc<Segment> {
+        full_at(dir, 0)
+    }
+
+    fn full_at(dir: &Path, start: u64) -> Arc<Segment> {
+        let mut writer = SegmentWriter::create(dir, start, 4096, Allocate::Now).unwrap();
         writer.append(&[1; 4096]);
         Arc::clone(writer.segment())
     }
@@ -146,15 +186,44 @@ mod tests {
     fn a_segment_nobody_reads_is_kept_for_use_again() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::below(dir.path());
-        let work =
-            Work { dir: paths.recycled(), segment_bytes: 4096, recycled_max: 1, pinned: Arc::default() };
-        let first = full(dir.path());
-        assert!(work.bury(&first, false));
-        assert!(!first.path().try_exists().unwrap());
-        assert_eq!(std::fs::read_dir(paths.recycled()).unwrap().count(), 1);
-        let second = full(dir.path());
-        assert!(work.bury(&second, false));
-        assert_eq!(std::fs::read_dir(paths.recycled()).unwrap().count(), 1);
+        let work = work(&paths);
+        for _ in 0..2 {
+            let segment = full(dir.path());
+            let path = segment.path().to_path_buf();
+            let mut held = Held { waiting: [segment].into(), ..Held::default() };
+            work.look(&mut held, false);
+            assert!(held.is_empty() && !path.try_exists().unwrap());
+            assert_eq!(std::fs::read_dir(paths.recycled()).unwrap().count(), 1);
+        }
+    }
+
+    fn work(paths: &Paths) -> Work {
+        Work { dir: paths.recycled(), segment_bytes: 4096, recycled_max: 1, pinned: Arc::default() }
+    }
+
+    /// A kill would leave a log with a hole in it otherwise, and a log with a hole is not opened.
+    #[test]
+    fn no_younger_file_goes_before_an_older_one_that_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::below(dir.path());
+        let work = work(&paths);
+        let segments: VecDeque<_> = [0, 4096, 8192].map(|start| full_at(dir.path(), start)).into();
+        let slice = segments[0].bytes(10, 5).unwrap();
+        let mut held = Held { waiting: segments, ..Held::default() };
+        for _ in 1..LOOKS_MAX {
+            work.look(&mut held, false);
+            assert_eq!((held.waiting.len(), held.deleted.len()), (3, 0));
+        }
+        work.look(&mut held, false);
+        assert_eq!((held.waiting.len(), held.deleted.len()), (0, 1));
+        assert_eq!(&slice[..], [1; 5]);
+        // The one that was read is not used again, its bytes are still looked at.
+        let kept: Vec<_> =
+            std::fs::read_dir(paths.recycled()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(kept, ["00000000000000004096"]);
+        drop(slice);
+        work.look(&mut held, false);
+        assert!(held.is_empty());
     }
 
     #[test]

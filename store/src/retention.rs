@@ -129,6 +129,8 @@ pub fn disk_use(dir: &Path) -> Result<DiskUse, StoreError> {
 #[derive(Debug, Clone, Default)]
 pub struct SpaceGuard {
     lack: Arc<ArcSwapOption<Lack>>,
+    /// Why queues or index could not grow, until they could.
+    halted: Arc<ArcSwapOption<Arc<str>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,10 +142,23 @@ enum Lack {
 impl SpaceGuard {
     /// Refuses while the disk is too full to write.
     pub fn check(&self) -> Result<(), StoreError> {
+        if let Some(cause) = self.halted.load().as_deref() {
+            return Err(StoreError::NoRoom { cause: Arc::clone(cause) });
+        }
         match self.lack.load().as_deref() {
             None => Ok(()),
             Some(lack) => Err(lack.error()),
         }
+    }
+
+    /// Refuses writes until `go_on`, whatever the disk looks like.
+    pub(crate) fn halt(&self, cause: &StoreError) {
+        self.halted.store(Some(Arc::new(cause.to_string().into())));
+    }
+
+    /// Ends what `halt` began.
+    pub(crate) fn go_on(&self) {
+        self.halted.store(None);
     }
 
     /// Judges the present state of the disk; what it finds holds until the next call.

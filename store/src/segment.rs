@@ -96,13 +96,13 @@ impl Segment {
 
     /// Has the disk take everything stored in this file so far.
     pub fn sync(&self) -> Result<(), StoreError> {
-        let synced = faults::at(Op::Flush, &self.path).and_then(|()| self.file.sync_data());
+        let synced = faults::pass(Op::Flush, &self.path, || self.file.sync_data());
         synced.map_err(StoreError::io("flush", &self.path))
     }
 
     /// Same, with the file's length and times.
     pub(crate) fn sync_all(&self) -> Result<(), StoreError> {
-        let synced = faults::at(Op::Flush, &self.path).and_then(|()| self.file.sync_all());
+        let synced = faults::pass(Op::Flush, &self.path, || self.file.sync_all());
         synced.map_err(StoreError::io("flush", &self.path))
     }
 
@@ -121,15 +121,9 @@ impl SegmentWriter {
     /// Makes the file of the segment that begins at `start` in `dir`, or takes one that is there.
     pub fn create(dir: &Path, start: u64, len: u64, allocate: Allocate) -> Result<SegmentWriter, StoreError> {
         let path = dir.join(segment_name(start));
-        faults::at(Op::Create, &path).map_err(StoreError::io("create", &path))?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(StoreError::io("create", &path))?;
-        let grown = faults::at(Op::Allocate, &path).and_then(|()| grow(&file, len, allocate));
+        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = faults::pass(Op::Create, &path, open).map_err(StoreError::io("create", &path))?;
+        let grown = faults::pass(Op::Allocate, &path, || grow(&file, len, allocate));
         grown.map_err(StoreError::io("allocate", &path))?;
         SegmentWriter::map(path, file, start, len)
     }
@@ -203,8 +197,19 @@ impl SegmentWriter {
     /// If they do not fit.
     pub fn append(&mut self, bytes: &[u8]) {
         let to = self.position() + bytes.len() as u64;
-        self.tail()[..bytes.len()].copy_from_slice(bytes);
+        self.store(bytes, 0);
         self.publish(to);
+    }
+
+    /// Copies `bytes` to the position, with so many zeros behind them; nothing of it is final yet.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    #[inline]
+    pub(crate) fn store(&mut self, bytes: &[u8], zeros: usize) {
+        let tail = self.writer.tail();
+        faults::copy(&self.segment.path, bytes, tail);
+        tail[bytes.len()..bytes.len() + zeros].fill(0);
     }
 }
 

@@ -159,7 +159,7 @@ fn start_store(
     stage.enter("Dispatcher");
     let waits = (store.flush == FlushMode::Sync).then(|| flush.clone());
     let index = dispatch.index().clone();
-    let dispatcher = Dispatcher::new(dispatch, waits, poison.clone()).start();
+    let dispatcher = Dispatcher::new(dispatch, reader.clone(), waits, poison.clone()).start();
     stage.enter("CommitLog");
     let nudge = Nudge::new(flushing.0.clone(), store.flush_bytes, reader.wrote_to());
     let commit_log = CommitLog::new(log, clock, dispatcher.clone(), nudge, poison).start();

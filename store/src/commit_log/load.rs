@@ -25,7 +25,7 @@ pub fn load(dir: &Path, new_bytes: u64) -> Result<LogFiles, StoreError> {
     let mut files = list_files(dir)?;
     if files.last().is_some_and(|last| last.len == 0) {
         let last = files.pop().expect("a last file was just seen");
-        std::fs::remove_file(&last.path).map_err(StoreError::io("remove", &last.path))?;
+        crate::paths::remove(&last.path)?;
     }
     let segment_bytes = segment_bytes(&files, new_bytes);
     check(&files, segment_bytes)?;

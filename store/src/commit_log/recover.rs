@@ -113,12 +113,15 @@ pub fn zero_tail(writer: &mut SegmentWriter) -> Result<(), StoreError> {
     if len == 0 {
         return Ok(());
     }
-    faults::at(Op::Allocate, segment.path()).map_err(StoreError::io("zero the end of", segment.path()))?;
-    match rustix::fs::fallocate(segment.file(), FallocateFlags::ZERO_RANGE, at, len) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::OPNOTSUPP) => clear(writer.tail()),
-        Err(errno) => return Err(StoreError::io("zero the end of", segment.path())(errno.into())),
-    }
+    let zero = || match rustix::fs::fallocate(segment.file(), FallocateFlags::ZERO_RANGE, at, len) {
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            clear(writer.tail());
+            Ok(())
+        }
+        done => Ok(done?),
+    };
+    faults::pass(Op::Allocate, segment.path(), zero)
+        .map_err(StoreError::io("zero the end of", segment.path()))?;
     writer.tail_is_zero();
     segment.sync()
 }

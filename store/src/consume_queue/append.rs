@@ -12,6 +12,7 @@ use super::files::QueueFile;
 use super::unit::{BatchUnit, PlainUnit, UNIT_BYTES};
 use super::{ConsumeQueue, QueueKind, Unit};
 use crate::error::StoreError;
+use crate::faults;
 
 /// Most lost messages that are bridged by holes.
 const HOLES_MAX: i64 = 1_000_000;
@@ -100,9 +101,11 @@ impl ConsumeQueue {
         match self.kind() {
             QueueKind::Plain => {
                 let plain = PlainUnit { log_offset, size, tags_code: unit.tags_code };
-                for (index, word) in plain.words().into_iter().enumerate() {
-                    map.word(at + 4 * index).store(word.to_be(), Ordering::Relaxed);
-                }
+                faults::store(file.path(), || {
+                    for (index, word) in plain.words().into_iter().enumerate() {
+                        map.word(at + 4 * index).store(word.to_be(), Ordering::Relaxed);
+                    }
+                });
             }
             QueueKind::Batch => {
                 let batch = BatchUnit {
@@ -113,7 +116,7 @@ impl ConsumeQueue {
                     first_offset: unit.queue_offset,
                     count: unit.count.cast_signed(),
                 };
-                map.write(at, &batch.bytes());
+                faults::store(file.path(), || map.write(at, &batch.bytes()));
             }
         }
         self.end.store(position + self.kind().unit_bytes(), Ordering::Release);

@@ -5,7 +5,7 @@
 //! - a queue nobody has written has no file, and a file nobody has needed is not mapped;
 //! - the list changes by whole new lists, so a reader keeps what it has and waits for nobody.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,9 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::mmap::WordMap;
+use crate::paths::{create_dir, remove};
 
 /// One file of a queue.
 #[derive(Debug)]
@@ -86,7 +88,8 @@ impl QueueFile {
     /// Forces the file to the disk, mapped or not. One that was deleted meanwhile has nothing to force.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         match File::open(&self.path) {
-            Ok(file) => file.sync_data().map_err(StoreError::io("flush", &self.path)),
+            Ok(file) => faults::pass(Op::Flush, &self.path, || file.sync_data())
+                .map_err(StoreError::io("flush", &self.path)),
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(cause) => Err(StoreError::io("open", &self.path)(cause)),
         }
@@ -121,11 +124,12 @@ impl QueueFiles {
 
     /// Creates the file that begins with byte `start` and puts it behind the others.
     pub(crate) fn append(&self, dir: &Path, start: u64, bytes: u64) -> Result<Arc<QueueFile>, StoreError> {
-        fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
+        create_dir(dir)?;
         let file = QueueFile::existing(dir, start, bytes);
-        let disk = OpenOptions::new().create(true).truncate(true).write(true).open(file.path());
-        let disk = disk.map_err(StoreError::io("create", file.path()))?;
-        disk.set_len(bytes).map_err(StoreError::io("size", file.path()))?;
+        let path = file.path();
+        let open = || OpenOptions::new().create(true).truncate(true).write(true).open(path);
+        let disk = faults::pass(Op::Create, path, open).map_err(StoreError::io("create", path))?;
+        faults::pass(Op::Allocate, path, || disk.set_len(bytes)).map_err(StoreError::io("size", path))?;
         let file = Arc::new(file);
         self.list.rcu(|list| {
             let mut longer = Vec::clone(list);
@@ -140,12 +144,13 @@ impl QueueFiles {
         let before = self.list.rcu(|list| -> Vec<Arc<QueueFile>> {
             list.iter().filter(|file| keep(file)).map(Arc::clone).collect()
         });
-        let mut removed = 0;
-        for file in before.iter().filter(|file| !keep(file)) {
-            remove(file.path())?;
-            removed += 1;
+        let mut gone: Vec<_> = before.iter().filter(|file| !keep(file)).collect();
+        // A crash in between leaves no gap: from the front they go oldest first, from the end newest first.
+        if before.first().is_some_and(|first| keep(first)) {
+            gone.reverse();
         }
-        Ok(removed)
+        gone.iter().try_for_each(|file| remove(file.path()))?;
+        Ok(gone.len())
     }
 
     /// How many files are mapped.
@@ -179,14 +184,6 @@ pub(crate) fn file_name(start: u64) -> String {
     format!("{start:020}")
 }
 
-/// Deletes a file; one that is gone already is no failure.
-pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(StoreError::io("delete", path)(cause)),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,7 +194,7 @@ mod tests {
         let files = QueueFiles::default();
         files.append(dir.path(), 1200, 1200).unwrap();
         files.append(dir.path(), 2400, 1200).unwrap();
-        assert_eq!(fs::metadata(dir.path().join("00000000000000002400")).unwrap().len(), 1200);
+        assert_eq!(std::fs::metadata(dir.path().join("00000000000000002400")).unwrap().len(), 1200);
         assert_eq!(files.at(2399).unwrap().start(), 1200);
         assert_eq!(files.at(2400).unwrap().start(), 2400);
         assert!(files.at(3600).is_none() && files.at(0).is_none());

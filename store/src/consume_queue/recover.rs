@@ -12,11 +12,14 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::fs::FallocateFlags;
+
 use super::batch::search;
 use super::files::QueueFile;
 use super::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
 use super::{ConsumeQueue, QueueKind, Unit};
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::mmap::PAGE_BYTES;
 
 /// Units read at once while looking for the end: few at first, as most queues are short, then more.
@@ -349,7 +352,7 @@ fn follows(before: Option<&Unit>, unit: &Unit) -> bool {
 fn clear(file: &QueueFile, at: u64) -> Result<(), StoreError> {
     if let Some(map) = file.mapped() {
         let at = usize::try_from(at).expect("the size of a queue file fits the address space");
-        map.write(at, &vec![0; map.len() - at]);
+        faults::store(file.path(), || map.write(at, &vec![0; map.len() - at]));
         return Ok(());
     }
     let disk = OpenOptions::new().read(true).write(true).open(file.path());
@@ -358,8 +361,21 @@ fn clear(file: &QueueFile, at: u64) -> Result<(), StoreError> {
         return Ok(());
     }
     let full = file.end() - file.start();
-    disk.set_len(at).map_err(StoreError::io("cut", file.path()))?;
-    disk.set_len(full).map_err(StoreError::io("size", file.path()))
+    faults::pass(Op::Allocate, file.path(), || punch(&disk, at, full))
+        .map_err(StoreError::io("cut", file.path()))
+}
+
+/// Takes the blocks from `at` to `end` out of the file. Its length stays as it is, at any moment where that can be
+/// had: a crash in between must not leave a file of another size.
+fn punch(disk: &File, at: u64, end: u64) -> std::io::Result<()> {
+    let keep = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(disk, keep, at, end - at) {
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            disk.set_len(at)?;
+            disk.set_len(end)
+        }
+        done => Ok(done?),
+    }
 }
 
 /// Whether all bytes from `at` to `end` are zero. May say no where they are, never yes where they are not.

@@ -16,11 +16,12 @@ use dashmap::{DashMap, DashSet};
 use troupemq_codec::Text;
 use troupemq_codec::topic::TopicConfigTable;
 
-use super::files::{QueueFile, QueueFiles, remove};
+use super::files::{QueueFile, QueueFiles};
 use super::recover::Trust;
 use super::{ConsumeQueue, QueueFolder, QueueKind, Unit};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
+use crate::paths::remove;
 use crate::segments::{SegmentFile, list_files};
 use crate::tables::TableFile;
 

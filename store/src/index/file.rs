@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::header::{HEADER_BYTES, IndexHeader};
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::mmap::WordMap;
 
 const ENTRY_BYTES: usize = 20;
@@ -73,9 +74,10 @@ impl IndexFile {
         geometry: Geometry,
         header: &IndexHeader,
     ) -> Result<IndexFile, StoreError> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = file.map_err(StoreError::io("create", &path))?;
-        file.set_len(geometry.file_bytes()).map_err(StoreError::io("size", &path))?;
+        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = faults::pass(Op::Create, &path, open).map_err(StoreError::io("create", &path))?;
+        let size = || file.set_len(geometry.file_bytes());
+        faults::pass(Op::Allocate, &path, size).map_err(StoreError::io("size", &path))?;
         let made = IndexFile::open(path, geometry)?;
         made.adopt(header);
         made.write_header();
@@ -146,7 +148,7 @@ impl IndexFile {
         let older = u32::from_be(slot.load(Ordering::Relaxed));
         let older = if older < number { older } else { 0 };
         let entry = Entry { hash, log_offset, seconds: seconds_between(begin_ms, store_timestamp_ms), older };
-        self.write_entry(number, &entry);
+        faults::store(&self.path, || self.write_entry(number, &entry));
         slot.store(number.to_be(), Ordering::Release);
         if older == 0 {
             self.slots_used.store(self.slots_used.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -215,9 +217,11 @@ impl IndexFile {
         while count > 0 && self.entry(count).log_offset == last {
             count -= 1;
         }
-        for slot in 0..self.geometry.slots {
-            self.slot(slot).store(0, Ordering::Relaxed);
-        }
+        faults::store(&self.path, || {
+            for slot in 0..self.geometry.slots {
+                self.slot(slot).store(0, Ordering::Relaxed);
+            }
+        });
         let mut header = IndexHeader::after(None);
         header.begin_ms = self.begin_ms.load(Ordering::Relaxed);
         header.begin_log_offset = self.begin_log_offset.load(Ordering::Relaxed);
@@ -243,7 +247,8 @@ impl IndexFile {
             return Ok(());
         }
         self.write_header();
-        self.map.flush().map_err(StoreError::io("flush", &self.path))?;
+        let flushed = faults::pass(Op::Flush, &self.path, || self.map.flush());
+        flushed.map_err(StoreError::io("flush", &self.path))?;
         // Entries are written once: only the slots and the last page of entries are needed again soon.
         let written = self.entry_at(next.min(self.geometry.entries));
         let from = if next >= self.geometry.entries { 0 } else { self.entry_at(0) };

@@ -16,8 +16,8 @@ use super::header::IndexHeader;
 use super::key::key_hash;
 use super::{FOLDER, IndexReader, file_name};
 use crate::config::StoreConfig;
-use crate::consume_queue::remove_file;
 use crate::error::StoreError;
+use crate::paths::{create_dir, remove};
 
 /// Sizes of a store whose configuration says otherwise than its files: RocketMQ's defaults.
 const USUAL: Geometry = Geometry { slots: 5_000_000, entries: 20_000_000 };
@@ -74,7 +74,7 @@ impl IndexWriter {
                 file.cut(file.count_while(|entry, time_ms| durable.holds(entry.log_offset, time_ms + 1000)));
             }
             if torn && file.header().next_entry == 1 {
-                remove_file(file.path())?;
+                remove(file.path())?;
             } else {
                 files.push(Arc::new(file));
             }
@@ -84,7 +84,7 @@ impl IndexWriter {
         let known_to = reader.last_entry().map(|(_, log_offset)| log_offset);
         // A folder that was never made, or that somebody has deleted to have it made again.
         let is_new = !dir.try_exists().map_err(StoreError::io("inspect", &dir))?;
-        fs::create_dir_all(&dir).map_err(StoreError::io("create", &dir))?;
+        create_dir(&dir)?;
         let is_behind = is_new || durable != Durable::Everything;
         Ok(IndexWriter { is_behind, dir, geometry, reader, current, newest, known_to })
     }
@@ -114,7 +114,7 @@ impl IndexWriter {
             }
             file.cut(file.count_while(|entry, _| entry.log_offset < log_end));
             if file.header().next_entry == 1 {
-                remove_file(file.path())?;
+                remove(file.path())?;
                 self.reader.files.rcu(|list| {
                     list.iter().filter(|kept| !Arc::ptr_eq(kept, file)).map(Arc::clone).collect::<Vec<_>>()
                 });

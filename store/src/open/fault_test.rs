@@ -44,7 +44,8 @@ fn send(opened: &mut Opened, random: &mut Random, acked: &mut Acked) -> Result<(
         Sample { queue_id: 0, fill: 7, body_bytes: random.below(2_000) }.push(&mut batch, &queue);
     }
     let appended = opened.log.append(&mut batch, 1_000)?;
-    opened.dispatch.dispatch(&batch, &appended)?;
+    let dispatched = opened.dispatch.dispatch(&batch, &appended);
+    dispatched.map_err(|error| if error.is_out_of_space() { error } else { opened.poison.set(error) })?;
     let stored = &batch.records[..appended.records];
     if opened.config.flush == FlushMode::Sync {
         opened.flusher.flush()?;
@@ -53,29 +54,42 @@ fn send(opened: &mut Opened, random: &mut Random, acked: &mut Acked) -> Result<(
     appended.refused.map_or(Ok(()), Err)
 }
 
-/// Sends under the fault; answers what was acknowledged before and during it.
-fn suffer(dir: &TempDir, flush: FlushMode, (op, nth, errno): (Op, u64, i32)) -> (Acked, bool) {
-    let mut random = Random::seeded(nth + 1);
+/// What fails: which operation on which part of the store, from which turn on, and with which error.
+#[derive(Debug, Clone, Copy)]
+struct Blow {
+    op: Op,
+    place: &'static str,
+    nth: u64,
+    errno: i32,
+}
+
+/// Sends under the fault; answers what was acknowledged before, during and after it.
+fn suffer(dir: &TempDir, flush: FlushMode, blow: Blow) -> (Acked, bool) {
+    let mut random = Random::seeded(blow.nth + 1);
     let mut acked = Acked::new();
-    let fault = arm(dir.path(), op, nth, errno);
+    let fault = arm(&dir.path().join(blow.place), blow.op, blow.nth, blow.errno);
     let Ok(mut opened) = try_open(dir, flush) else { return (acked, fault.has_struck()) };
-    let mut is_poisoned = false;
+    let mut is_final = false;
     for round in 0..40 {
         let result = send(&mut opened, &mut random, &mut acked);
-        assert!(!is_poisoned || result.is_err(), "a poisoned log took a batch");
+        assert!(!is_final || result.is_err(), "a poisoned log took a batch");
         if round % 10 == 9 {
             let _flushed = opened.flusher.flush();
-            let _saved =
-                opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher());
+            let saved = opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher());
+            // As the node does.
+            let _ended = saved.map_err(|error| opened.poison.set(error));
         }
-        is_poisoned = opened.poison.cause().is_some();
+        is_final = opened.poison.cause().is_some();
     }
     let has_struck = fault.has_struck();
     drop(fault);
     let before = acked.len();
+    if !is_final {
+        opened.dispatch.catch_up(&opened.reader).unwrap();
+    }
     let result = send(&mut opened, &mut random, &mut acked);
-    assert_eq!(result.is_ok(), !is_poisoned, "{result:?}");
-    assert_eq!(acked.len() - before, if is_poisoned { 0 } else { 8 });
+    assert_eq!(result.is_ok(), !is_final, "{blow:?} {result:?}");
+    assert_eq!(acked.len() - before, if is_final { 0 } else { 8 });
     (acked, has_struck)
 }
 
@@ -90,12 +104,12 @@ fn assert_holds(opened: &Opened, acked: &Acked) {
 }
 
 /// Lets the operation fail at its first, second, … turn until a run is over before its turn comes.
-fn every_turn(op: Op, errno: i32) {
+fn every_turn(op: Op, place: &'static str, errno: i32) {
     for flush in [FlushMode::Async, FlushMode::Sync] {
         let mut nth = 0;
         loop {
             let dir = TempDir::new().unwrap();
-            let (acked, has_struck) = suffer(&dir, flush, (op, nth, errno));
+            let (acked, has_struck) = suffer(&dir, flush, Blow { op, place, nth, errno });
             let mut opened = try_open(&dir, flush).unwrap();
             assert_holds(&opened, &acked);
             let mut more = acked.clone();
@@ -107,29 +121,44 @@ fn every_turn(op: Op, errno: i32) {
             }
             nth += 1 + nth / 4;
         }
-        assert!(nth > 1, "{op:?} was never tried");
+        assert!(nth > 0, "{op:?} of {place:?} was never tried");
     }
 }
 
 #[test]
 fn no_space_for_a_new_file_costs_no_acknowledged_message() {
-    every_turn(Op::Create, NO_SPACE);
+    for place in ["commitlog", "consumequeue", "index", "checkpoint", "abort"] {
+        every_turn(Op::Create, place, NO_SPACE);
+    }
 }
 
 #[test]
 fn no_space_for_the_blocks_of_a_file_costs_no_acknowledged_message() {
-    every_turn(Op::Allocate, NO_SPACE);
+    for place in ["commitlog", "consumequeue", "index"] {
+        every_turn(Op::Allocate, place, NO_SPACE);
+    }
 }
 
 #[test]
 fn a_failed_or_short_write_costs_no_acknowledged_message() {
-    every_turn(Op::Write, IO_ERROR);
-    every_turn(Op::Write, NO_SPACE);
+    for place in ["", "checkpoint"] {
+        every_turn(Op::Write, place, IO_ERROR);
+        every_turn(Op::Write, place, NO_SPACE);
+    }
 }
 
 #[test]
 fn a_failed_flush_is_never_tried_again() {
-    every_turn(Op::Flush, IO_ERROR);
+    for place in ["commitlog", "consumequeue", "index", "checkpoint"] {
+        every_turn(Op::Flush, place, IO_ERROR);
+    }
+}
+
+#[test]
+fn a_new_file_that_the_system_refuses_costs_no_acknowledged_message() {
+    for place in ["commitlog", "consumequeue", "index"] {
+        every_turn(Op::Create, place, IO_ERROR);
+    }
 }
 
 #[test]

@@ -12,12 +12,13 @@
 //! | 4096 | | end of the file |
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use troupemq_codec::timer_record::{CHECKPOINT_BYTES, TimerCheckpoint};
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
+use crate::paths::create_dir;
 
 const FILE_BYTES: u64 = 4096;
 const OURS_AT: usize = 2048;
@@ -41,13 +42,14 @@ pub(crate) fn read(path: &Path) -> Result<(TimerCheckpoint, Option<i64>), StoreE
 /// Writes and forces the check point and the precision of the wheel.
 pub(crate) fn save(path: &Path, checkpoint: &TimerCheckpoint, precision_ms: i64) -> Result<(), StoreError> {
     if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
+        create_dir(dir)?;
     }
-    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    let file = opened.map_err(StoreError::io("open", path))?;
-    file.write_all_at(&checkpoint.encode(), 0).map_err(StoreError::io("write", path))?;
+    let open = || OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = faults::pass(Op::Create, path, open).map_err(StoreError::io("open", path))?;
+    faults::write_at(&file, path, &checkpoint.encode(), 0).map_err(StoreError::io("write", path))?;
     let ours = [*OURS_MAGIC, precision_ms.to_be_bytes()].concat();
-    file.write_all_at(&ours, OURS_AT as u64).map_err(StoreError::io("write", path))?;
-    file.set_len(FILE_BYTES).map_err(StoreError::io("size", path))?;
-    file.sync_all().map_err(StoreError::io("flush", path))
+    faults::write_at(&file, path, &ours, OURS_AT as u64).map_err(StoreError::io("write", path))?;
+    let size = || file.set_len(FILE_BYTES);
+    faults::pass(Op::Allocate, path, size).map_err(StoreError::io("size", path))?;
+    faults::pass(Op::Flush, path, || file.sync_all()).map_err(StoreError::io("flush", path))
 }

@@ -13,6 +13,7 @@ use troupemq_codec::timer_record::{
 };
 
 use crate::error::StoreError;
+use crate::paths::{create_dir, remove};
 use crate::segment::{Allocate, SegmentWriter};
 use crate::segments::{SegmentFile, Segments, list_files};
 
@@ -41,7 +42,7 @@ impl TimerLog {
         for file in files {
             if writer.is_some() {
                 // Behind the end.
-                std::fs::remove_file(&file.path).map_err(StoreError::io("remove", &file.path))?;
+                remove(&file.path)?;
                 continue;
             }
             let mut segment = SegmentWriter::open(&file.path, file.start, segment_bytes)?;
@@ -151,7 +152,7 @@ impl TimerLog {
         }
         let gone = self.segments.take_before(below);
         for segment in &gone {
-            std::fs::remove_file(segment.path()).map_err(StoreError::io("remove", segment.path()))?;
+            remove(segment.path())?;
         }
         Ok(gone.len())
     }
@@ -162,7 +163,7 @@ impl TimerLog {
             full.append(&timer_blank(remaining));
             full.publish(full.segment().end());
         }
-        std::fs::create_dir_all(&self.dir).map_err(StoreError::io("create", &self.dir))?;
+        create_dir(&self.dir)?;
         let start = self.end();
         let writer = SegmentWriter::create(&self.dir, start, self.segment_bytes, Allocate::Sparse)?;
         self.segments.push(Arc::clone(writer.segment()));
@@ -201,7 +202,7 @@ fn sound_row(dir: &Path) -> Result<Vec<SegmentFile>, StoreError> {
     let sound = sound.count();
     for file in files.drain(sound..) {
         tracing::warn!(file = %file.path.display(), "file does not fit the timer log and is removed");
-        std::fs::remove_file(&file.path).map_err(StoreError::io("remove", &file.path))?;
+        remove(&file.path)?;
     }
     Ok(files)
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use troupemq_codec::timer_record::{SLOT_BYTES, TimerSlot};
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::mmap::WordMap;
 
 /// Slots of the wheel: two weeks of seconds.
@@ -34,9 +35,10 @@ impl Wheel {
     /// believed. Answers whether it is new.
     pub(crate) fn open(path: &Path, precision_ms: i64, trusted: bool) -> Result<(Wheel, bool), StoreError> {
         let is_there = trusted && fs::metadata(path).is_ok_and(|meta| meta.len() == FILE_BYTES);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(!is_there).open(path);
-        let file = file.map_err(StoreError::io("open", path))?;
-        file.set_len(FILE_BYTES).map_err(StoreError::io("size", path))?;
+        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(!is_there).open(path);
+        let file = faults::pass(Op::Create, path, open).map_err(StoreError::io("open", path))?;
+        let size = || file.set_len(FILE_BYTES);
+        faults::pass(Op::Allocate, path, size).map_err(StoreError::io("size", path))?;
         let len = usize::try_from(FILE_BYTES).expect("a wheel fits the address space");
         let map = WordMap::open(&file, len).map_err(StoreError::io("map", path))?;
         Ok((Wheel { map: Arc::new(map), precision_ms }, !is_there))
@@ -74,7 +76,7 @@ impl Wheel {
 
     /// Forces the slots to the disk.
     pub(crate) fn flush(&self, path: &Path) -> Result<(), StoreError> {
-        self.map.flush().map_err(StoreError::io("flush", path))
+        faults::pass(Op::Flush, path, || self.map.flush()).map_err(StoreError::io("flush", path))
     }
 
     /// Hands every slot that holds units of a time from `from_ms` on to `visit`, in no order.

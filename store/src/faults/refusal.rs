@@ -1,0 +1,80 @@
+//! Refusals: the operating system says no, from a chosen moment on.
+//!
+//! Invariants:
+//! - a fault lasts until its handle is dropped;
+//! - it strikes below its folder alone.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dashmap::DashMap;
+
+use super::Op;
+
+static PLANS: LazyLock<DashMap<PathBuf, Plan>> = LazyLock::new(DashMap::new);
+
+#[derive(Debug)]
+struct Plan {
+    op: Op,
+    nth: u64,
+    errno: i32,
+    seen: AtomicU64,
+}
+
+/// A fault that waits for its moment; gone when dropped.
+#[derive(Debug)]
+pub struct Fault {
+    dir: PathBuf,
+}
+
+/// Lets the `nth` operation of kind `op` on `dir` or below fail with `errno`, and all after it.
+pub fn arm(dir: &Path, op: Op, nth: u64, errno: i32) -> Fault {
+    PLANS.insert(dir.to_path_buf(), Plan { op, nth, errno, seen: AtomicU64::new(0) });
+    Fault { dir: dir.to_path_buf() }
+}
+
+impl Fault {
+    /// Whether it has come to pass.
+    pub fn has_struck(&self) -> bool {
+        PLANS.get(&self.dir).is_some_and(|plan| plan.seen.load(Ordering::Relaxed) > plan.nth)
+    }
+}
+
+impl Drop for Fault {
+    fn drop(&mut self) {
+        PLANS.remove(&self.dir);
+    }
+}
+
+/// Refuses if a test wants it so.
+pub(super) fn at(op: Op, path: &Path) -> io::Result<()> {
+    for plan in PLANS.iter().filter(|plan| plan.op == op && path.starts_with(plan.key())) {
+        if plan.seen.fetch_add(1, Ordering::Relaxed) >= plan.nth {
+            return Err(io::Error::from_raw_os_error(plan.errno));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_strikes_from_its_turn_on_and_only_in_its_folder() {
+        let fault = arm(Path::new("/none/a"), Op::Flush, 2, 5);
+        let hit = |op, path| at(op, Path::new(path)).is_err();
+        assert!(!hit(Op::Flush, "/none/a/x"));
+        assert!(!hit(Op::Write, "/none/a/x"));
+        assert!(!hit(Op::Flush, "/none/b/x"));
+        assert!(!hit(Op::Flush, "/none/a/x"));
+        assert!(!fault.has_struck());
+        assert!(hit(Op::Flush, "/none/a/x"));
+        assert!(fault.has_struck());
+        assert!(hit(Op::Flush, "/none/a/y"));
+        drop(fault);
+        assert!(!hit(Op::Flush, "/none/a/x"));
+    }
+}
