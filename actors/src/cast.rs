@@ -22,7 +22,7 @@ use crate::commit_log::CommitLog;
 use crate::config::BrokerConfig;
 use crate::credits::Credits;
 use crate::detour::Detours;
-use crate::directory::Directory;
+use crate::directory::{Directory, TopicView};
 use crate::dispatcher::Dispatcher;
 use crate::flush::Flush;
 use crate::groups::Groups;
@@ -33,13 +33,12 @@ use crate::name_server::registry::Routes;
 use crate::net::sessions::Sessions;
 use crate::offsets::ConsumerOffsets;
 use crate::poison::Poison;
-use crate::queue::QueueArbiters;
 use crate::registrar::Registrar;
 use crate::retention::Retention;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
 use crate::stats::rates::Sampler;
-use crate::topics::Topics;
+use crate::topics::{Attend, Topics};
 use crate::transaction::TransactionChecker;
 
 /// One line of the cast.
@@ -65,7 +64,12 @@ pub const CAST: &[Role] = &[
     role("Flush", "store", "flushed position, answers that wait for the disk"),
     role("Dispatcher", "store", "consume queues, index, dispatched position; tells queues of arrivals"),
     role("CommitLog", "store", "append position, queue offsets, the open segment"),
-    role("Topics", "broker", "topic configuration; publishes the views of topics"),
+    role("Topics", "broker", "the list of topics, its version and file; which topics are in use"),
+    role(
+        "Topic",
+        "topic in use",
+        "its configuration and view, which of its queues are in use, its statistics",
+    ),
     role("Groups", "broker", "configuration of consumer groups; publishes the views of groups"),
     role("RebalanceCoordinator", "consumer group", "members, subscriptions, leases on queues"),
     role("ConsumerOffsets", "store", "committed offsets, resets"),
@@ -121,8 +125,6 @@ pub struct BrokerCast {
     pub stats: Arc<Stats>,
     /// What the counters said in the last minutes and mornings.
     pub sampler: Addr<Sampler>,
-    /// Where queue actors are started.
-    pub queue_arbiters: QueueArbiters,
     /// Reads what is not in memory.
     pub cold: ColdReaders,
     /// Appends.
@@ -182,6 +184,22 @@ impl BrokerCast {
     /// Epoch milliseconds.
     pub fn now_ms(&self) -> i64 {
         self.clock.0.now_ms()
+    }
+
+    /// Counts messages that were stored in a topic.
+    pub fn count_put(&self, topic: &str, messages: usize, bytes: usize) {
+        self.directory.look_at_topic(topic, |view| {
+            view.counters.put(messages, bytes);
+            self.attend(view);
+        });
+    }
+
+    /// Sees to it that somebody takes samples of what a topic counts.
+    pub fn attend(&self, topic: &TopicView) {
+        if topic.counters.claim() && self.topics.try_send(Attend(topic.name.clone())).is_err() {
+            // The next one who counts asks again.
+            topic.counters.release();
+        }
     }
 
     /// The clock itself.

@@ -4,7 +4,7 @@
 //! - a view is immutable: a change publishes a new one and raises `version`;
 //! - the `QueueView` of a queue stays the same object as long as its topic lives, whatever its topic's
 //!   configuration becomes, because pulls on hold hang on it;
-//! - each table has one writer: topics are published by `Topics`, groups by the actor that owns the group,
+//! - each entry has one writer: topics are published by their `Topic`, groups by the actor that owns the group,
 //!   links by sessions.
 
 use std::collections::HashMap;
@@ -23,6 +23,7 @@ use troupemq_store::{ConsumeQueue, QueueTable, StoreError};
 use crate::net::{Link, LinkId};
 use crate::queue::Queue;
 use crate::rebalance::RebalanceCoordinator;
+use crate::topic::counters::Counters;
 
 /// The tables of a broker that everybody reads.
 #[derive(Debug, Default)]
@@ -41,6 +42,8 @@ pub struct TopicView {
     pub name: Text,
     /// Its configuration.
     pub config: TopicConfig,
+    /// What sends and pulls count; the same object as long as the topic lives.
+    pub counters: Arc<Counters>,
     queues: Box<[OnceLock<Arc<QueueView>>]>,
 }
 
@@ -107,18 +110,25 @@ impl Directory {
         self.topics.iter().map(|entry| entry.value().clone()).collect()
     }
 
-    /// Publishes a topic or its new configuration. Sent by `Topics` only.
-    pub fn publish_topic(&self, name: Text, config: TopicConfig) -> Arc<TopicView> {
-        let count = usize::try_from(config.read_queue_nums.max(config.write_queue_nums)).unwrap_or(0);
-        let queues = (0..count).map(|_| OnceLock::new()).collect();
-        let view = Arc::new(TopicView { name: name.clone(), config, queues });
-        self.topics.insert(name, view.clone());
-        self.version.fetch_add(1, Ordering::AcqRel);
-        view
+    /// Runs a look at a topic, with nothing cloned.
+    pub fn look_at_topic(&self, name: &str, look: impl FnOnce(&TopicView)) {
+        if let Some(entry) = self.topics.get(name) {
+            look(entry.value());
+        }
     }
 
-    /// Removes a topic and the views of its queues.
-    pub fn remove_topic(&self, name: &str) -> Option<Arc<TopicView>> {
+    /// Publishes a topic or its new configuration. Called by `Topics` at the start, then by its `Topic` only.
+    pub(crate) fn publish_topic(&self, config: TopicConfig, counters: Arc<Counters>) {
+        let name = config.topic_name.clone();
+        let count = usize::try_from(config.read_queue_nums.max(config.write_queue_nums)).unwrap_or(0);
+        let queues = (0..count).map(|_| OnceLock::new()).collect();
+        let view = Arc::new(TopicView { name: name.clone(), config, counters, queues });
+        self.topics.insert(name, view);
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Removes a topic and the views of its queues. Called by its `Topic` only.
+    pub(crate) fn remove_topic(&self, name: &str) -> Option<Arc<TopicView>> {
         let view = self.topics.remove(name).map(|(_, view)| view);
         self.queues.retain(|(topic, _), _| topic.as_str() != name);
         self.version.fetch_add(1, Ordering::AcqRel);
@@ -149,6 +159,12 @@ impl Directory {
             })
         });
         Ok(Some(slot.get_or_init(|| entry.value().clone()).clone()))
+    }
+
+    /// Whether this is the view of a queue of today: its topic may have been deleted, and made again.
+    pub(crate) fn is_current(&self, queue: &Arc<QueueView>) -> bool {
+        let entry = self.queues.get(&(queue.topic.clone(), queue.queue_id));
+        entry.is_some_and(|entry| Arc::ptr_eq(entry.value(), queue))
     }
 
     /// The view of a consumer group.
@@ -271,10 +287,9 @@ impl QueueView {
         self.actor.load_full()
     }
 
-    /// Names the actor of the queue, unless another has been named: that one is returned then.
-    pub(crate) fn activate(&self, actor: Arc<Addr<Queue>>) -> Arc<Addr<Queue>> {
-        let before = self.actor.compare_and_swap(&None::<Arc<Addr<Queue>>>, Some(actor.clone()));
-        before.as_ref().cloned().unwrap_or(actor)
+    /// Names the actor of the queue. Called by its topic only, when there is none.
+    pub(crate) fn activate(&self, actor: Addr<Queue>) {
+        self.actor.store(Some(Arc::new(actor)));
     }
 
     /// Forgets the actor: it is about to end.

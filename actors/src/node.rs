@@ -28,6 +28,8 @@ mod hostile_test;
 mod name_server;
 mod naming;
 mod people;
+#[cfg(test)]
+mod topic_test;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix::Message;
+use actix::prelude::SendError;
+use actix::{Arbiter, Message};
 use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::request::{
     LitePullMessage, PULL_COMMITS_OFFSET, PULL_SUSPENDS, PullMessage, PullMessageHeader,
@@ -35,6 +36,7 @@ use crate::offsets::{GroupQueue, TakeReset};
 use crate::pull::read::{Bounds, Reading, Source, Status};
 use crate::queue::{OnHold, Park};
 use crate::router::Served;
+use crate::topic::ParkFirst;
 
 /// How often a pull whose subscription is not registered yet is looked at again.
 const TRIES: u32 = 25;
@@ -73,6 +75,8 @@ pub enum Wakened {
     Deadline,
     /// Too many are held at its queue.
     Full,
+    /// Its queue may not be read any more: its topic has changed or is gone.
+    Withdrawn,
     /// The actor that held it has ended.
     Dropped,
 }
@@ -182,7 +186,22 @@ pub(crate) fn resume(wire: &Rc<Wire>, parcel: Box<Parcel>) {
         return answer(wire, &parcel.request, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
     }
     let cast = cast.clone();
-    serve(wire, &cast, parcel);
+    match parcel.wakened {
+        Some(Wakened::Withdrawn | Wakened::Dropped) => check_again(wire, &cast, parcel),
+        _ => serve(wire, &cast, parcel),
+    }
+}
+
+/// Serves a pull whose hold has ended before its time: if that is because it is not allowed any more, that is its
+/// answer.
+fn check_again(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
+    match check::resolve(cast, &wire.link, &parcel.request) {
+        Err(refused) => reply::refuse(wire, &parcel.request, refused),
+        Ok(check::Resolved { topic, queue, filter, .. }) => {
+            (parcel.topic, parcel.queue, parcel.filter) = (topic, queue, filter);
+            serve(wire, cast, parcel);
+        }
+    }
 }
 
 fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
@@ -207,8 +226,8 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     }
     cast.stats.got(reading.count, reading.bytes);
     if reading.count > 0 {
-        let (topic, group) = (&parcel.topic.name, &parcel.header.group);
-        cast.stats.items.got(topic, group, reading.count, reading.bytes);
+        parcel.topic.counters.got(&parcel.header.group, reading.count, reading.bytes);
+        cast.attend(&parcel.topic);
     }
     reply::write(wire, &parcel, reading);
 }
@@ -242,10 +261,16 @@ fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
     };
     let wish = u64::try_from(wish_ms).unwrap_or(0).saturating_mul(1_000_000);
     let deadline = *parcel.deadline.get_or_insert_with(|| cast.clock().nanos().saturating_add(wish));
-    let actor = cast.queue_arbiters.active(&parcel.queue);
+    let queue = parcel.queue.clone();
     let park = Park { from, deadline, filter: parcel.filter.clone(), parcel: OnHold::new(parcel) };
+    let refused = match queue.actor() {
+        Some(actor) => actor.try_send(park).err(),
+        None => Some(SendError::Closed(park)),
+    };
     // A park that is not delivered is dropped, and by that the pull comes back to its session.
-    drop(actor.try_send(park));
+    if let Some(SendError::Closed(park)) = refused {
+        drop(cast.topics.try_send(ParkFirst { queue, near: Arbiter::current(), park }));
+    }
 }
 
 /// Tells the owner of offsets what was handed out and what is to be committed.

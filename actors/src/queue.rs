@@ -1,7 +1,12 @@
 //! `Queue`: the pulls on hold at one queue of one topic. Java: `PullRequestHoldService`.
 //!
 //! Invariants:
-//! - it is started by the first pull that must wait and ends some time after the last has gone;
+//! - it is started by its topic for the first pull that must wait, and ends some time after the last has gone, or
+//!   when its topic says so;
+//! - it lives on the arbiter of the session whose pull came first: most queues have one reader, and for that one
+//!   a hold and a wake cost no hop but the one from the dispatcher, wherever the queue lived. By a hash of its
+//!   name it would stand beside its reader by chance only, on arbiter 0 every hold would be a hop too (25–35 µs
+//!   to a thread that sleeps) and all filters would run beside the log;
 //! - who waits registers first and looks at the queue again after that; the dispatcher publishes first and
 //!   looks for waiters after that: so no arrival is missed;
 //! - a pull that cannot be held any more goes back to its session, whatever becomes of the actor.
@@ -11,7 +16,6 @@
 pub mod parked;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, Addr, ArbiterHandle, AsyncContext, Context, Handler, Message, SpawnHandle};
@@ -52,6 +56,12 @@ pub struct Park {
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct Arrived;
+
+/// Sent by its topic: the queue may not be read any more. The pulls on hold go back to their sessions, which find
+/// out why.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct EndQueue;
 
 /// A pull on hold; it returns to its session even when it is merely dropped.
 #[derive(Debug)]
@@ -95,37 +105,29 @@ pub struct Queue {
     alarm: Option<(u64, SpawnHandle)>,
 }
 
-/// Where queue actors are started, and what they are given.
-#[derive(Debug, Clone)]
-pub struct QueueArbiters {
-    arbiters: Arc<[ArbiterHandle]>,
-    next: Arc<AtomicUsize>,
-    clock: NodeClock,
-    held_max: usize,
-}
-
-impl QueueArbiters {
-    /// Starts queues on these arbiters in turn, each for at most `held_max` pulls.
-    pub fn new(arbiters: Vec<ArbiterHandle>, clock: NodeClock, held_max: usize) -> QueueArbiters {
-        QueueArbiters { arbiters: arbiters.into(), next: Arc::default(), clock, held_max }
-    }
-
-    /// The actor of a queue, started if it has none.
-    pub fn active(&self, view: &Arc<QueueView>) -> Arc<Addr<Queue>> {
-        if let Some(actor) = view.actor().filter(|actor| actor.connected()) {
-            return actor;
-        }
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.arbiters.len();
-        let (queue, clock, held_max) = (view.clone(), self.clock.clone(), self.held_max);
-        let started = Queue::start_in_arbiter(&self.arbiters[at], move |_| {
+impl Queue {
+    /// Starts the actor of a queue for at most `held_max` pulls, and names it in the view.
+    pub fn launch(
+        view: Arc<QueueView>,
+        clock: NodeClock,
+        held_max: usize,
+        at: &ArbiterHandle,
+    ) -> Addr<Queue> {
+        let queue = view.clone();
+        let started = Queue::start_in_arbiter(at, move |_| {
             let parked = Parked::new(held_max, queue.units.max_offset());
             Queue { view: queue, parked, clock, alarm: None }
         });
-        view.activate(Arc::new(started))
+        view.activate(started.clone());
+        started
     }
-}
 
-impl Queue {
+    /// Nobody finds the queue any more.
+    fn leave(&self, context: &mut Context<Queue>) {
+        self.view.passivate();
+        context.stop();
+    }
+
     /// Wakes whom the units published since the last look match.
     fn look(&mut self) {
         let (from, to) = (self.parked.seen_to(), self.view.units.max_offset());
@@ -169,8 +171,7 @@ impl Actor for Queue {
         context.set_mailbox_capacity(MAILBOX);
         context.run_interval(PASSIVE_AFTER, |queue, context| {
             if queue.parked.is_empty() {
-                queue.view.passivate();
-                context.stop();
+                queue.leave(context);
             }
         });
     }
@@ -200,5 +201,15 @@ impl Handler<Arrived> for Queue {
     fn handle(&mut self, _: Arrived, context: &mut Context<Queue>) {
         self.look();
         self.settle(context);
+    }
+}
+
+impl Handler<EndQueue> for Queue {
+    type Result = ();
+
+    fn handle(&mut self, _: EndQueue, context: &mut Context<Queue>) {
+        self.leave(context);
+        self.view.mark_waited_for(false);
+        self.parked.drain().into_iter().for_each(|parcel| parcel.wake(Wakened::Withdrawn));
     }
 }

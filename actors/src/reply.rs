@@ -163,7 +163,7 @@ impl Reply<'_> {
         match store(cast, &[Own { record, tags_code }]).await {
             Ok(stored) => {
                 let stored = stored.first().copied()?;
-                cast.stats.items.put(&self.header.topic, 1, usize::try_from(stored.size).unwrap_or(0));
+                cast.count_put(&self.header.topic, 1, usize::try_from(stored.size).unwrap_or(0));
                 Some(stored)
             }
             Err(refusal) => {

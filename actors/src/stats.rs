@@ -4,9 +4,8 @@
 //! - counters only grow; rates are made from two readings by who wants them;
 //! - they are raised once per batch or answer, never per message.
 //!
-//! Contents: `rates` keeps readings, `items` counts by topic and group.
+//! Contents: `rates` keeps readings. What is counted by topic and group stands in `topic`.
 
-pub mod items;
 pub mod rates;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,8 +27,6 @@ pub struct Stats {
     slowest_put_ms: AtomicU64,
     slowest_get_ms: AtomicU64,
     put_spans: [AtomicU64; SPANS_MS.len() + 1],
-    /// Counts by topic and by group.
-    pub items: items::Items,
 }
 
 /// A counter on a cache line of its own.

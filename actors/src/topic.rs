@@ -1,330 +1,267 @@
-//! The table of a broker's topics: what exists, what may be made or changed (Java: `TopicConfigManager`).
+//! `Topic`: one topic in use: what was decided about it, its queues, its statistics.
+//! Java has them apart: `TopicConfigManager`, `PullRequestHoldService`, `BrokerStatsManager`.
 //!
 //! Invariants:
-//! - built-in topics always exist and cannot be changed or deleted from outside;
-//! - each change, and nothing else, moves the version on: name servers compare it;
-//! - a topic's `queue.type` and `cleanup.policy` never change while it exists.
+//! - it is started by `Topics` on first need (a change, a pull on hold, a message) and ends some time after its
+//!   last use; what is published of it stays, and carries sends and pulls alone;
+//! - nobody reaches it but through `Topics`, so nothing is on its way to it when it ends;
+//! - what it publishes is on disk;
+//! - a queue that may not be read any more has no pulls on hold: its view is published, then they are answered.
 //!
-//! Contents: `names` what a name may be, `attributes` how they change, `built_in` what is there from the start.
+//! Contents: `state` what it knows, `counters` what sends and pulls count, `statistics` sums of them,
+//! `names` what a topic may be called, `attributes` how they change, `built_in` topics from the start.
 
 pub mod attributes;
 pub mod built_in;
+pub mod counters;
 pub mod names;
+pub mod state;
+pub mod statistics;
 
-#[cfg(test)]
-mod topic_test;
-
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use troupemq_codec::topic::{
-    DataVersion, PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig, TopicConfigTable, TopicFilterType,
+use actix::fut::{ActorFutureExt, wrap_future};
+use actix::{
+    Actor, ActorContext, Addr, ArbiterHandle, AsyncContext, AtomicResponse, Context, Handler, Message,
+    Recipient,
 };
-use troupemq_codec::{ResponseCode, Text};
+use troupemq_codec::Text;
+use troupemq_codec::request::BrokerStats;
+use troupemq_codec::topic::TopicConfig;
 
+use crate::commit_log::MAILBOX;
+use crate::directory::QueueView;
 use crate::net::Refusal;
+use crate::poison::Vital;
+use crate::pull::Wakened;
+use crate::queue::{EndQueue, Park, Queue};
+use crate::topics::{Rests, TopicParts};
+use counters::Counters;
+pub use state::TopicChange;
+use state::{TopicState, Wish};
+use statistics::{Of, Statistics};
 
 /// Bit of a topic's system flag: of a unit.
 pub const UNIT: i32 = 1;
 /// Bit of a topic's system flag: subscribed by a unit.
 pub const UNIT_SUBSCRIBED: i32 = 1 << 1;
-/// Topics one broker keeps; one more is refused.
-pub const TOPICS_MAX: usize = 1_000_000;
-/// Queues one topic may have.
-pub const QUEUES_MAX: i32 = 65_536;
+/// Time between two samples of the counters.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
-/// What a broker decides by when it makes topics.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopicRules {
-    /// Name of the cluster, a topic too.
-    pub cluster: Text,
-    /// Name of the broker, a topic too.
-    pub broker: Text,
-    /// Whether `TBW102` serves as a template.
-    pub auto_create: bool,
-    /// Queues of `TBW102`.
-    pub default_queues: i32,
-    /// Queues of the revive topic of pop.
-    pub revive_queues: i32,
-    /// Whether topics of the type `MIXED` are made.
-    pub mixed_types: bool,
+// ---- messages
+
+/// Asked by `Topics`: what would the topic be? `None` if it is so already.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Option<TopicConfig>, Refusal>")]
+pub struct Propose(pub Wish);
+
+/// Sent by `Topics`: this is decided; `None` is the end of the topic. It is published when it is on disk.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Decided(pub Option<Arc<TopicConfig>>);
+
+/// Sent by `Topics`: this is on disk. Answered when it is published, with whether it differs from what was.
+#[derive(Debug, Message)]
+#[rtype(result = "bool")]
+pub struct Publish(pub Arc<TopicConfig>);
+
+/// Sent by `Topics`: it is on disk that the topic is gone. Answered when its queues are gone too.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Withdraw;
+
+/// Sent by a session through `Topics`: hold this pull at a queue that is not in use yet. It comes back as from
+/// [`Park`]; at once, if there is no such queue any more.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ParkFirst {
+    /// The queue.
+    pub queue: Arc<QueueView>,
+    /// Where the session lives: the queue is started beside it.
+    pub near: ArbiterHandle,
+    /// The pull.
+    pub park: Park,
 }
 
-/// All topics with their version.
+/// Sent by tools through `Topics`: sums of what was stored, or of what a group was given. `None` if nothing was.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Option<BrokerStats>")]
+pub struct TellSums {
+    /// The topic.
+    pub topic: Text,
+    /// The group, if it is about one.
+    pub group: Option<Text>,
+    /// Messages or bytes.
+    pub of: Of,
+}
+
+/// Asked by `Topics`: end, if nothing of you is in use. Answered with whether it ends.
+#[derive(Debug, Message)]
+#[rtype(result = "bool")]
+pub struct Rest;
+
+// ---- actor
+
+/// One topic in use.
 #[derive(Debug)]
-pub struct TopicTable {
-    topics: BTreeMap<Text, Arc<TopicConfig>>,
-    built_in: BTreeSet<Text>,
-    version: DataVersion,
-    /// What it decides by; may be changed at any time.
-    pub rules: TopicRules,
+pub struct Topic {
+    name: Text,
+    parts: Arc<TopicParts>,
+    /// Who starts it, knows it and lets it end.
+    parent: Recipient<Rests>,
+    state: TopicState<Addr<Queue>>,
+    /// What sends and pulls count; the published view has them too.
+    counters: Arc<Counters>,
+    statistics: Statistics,
+    _vital: Vital,
 }
 
-/// A change of one topic as UPDATE_AND_CREATE_TOPIC asks for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopicChange {
-    /// The topic with its wanted numbers; its attributes are not looked at.
-    pub config: TopicConfig,
-    /// The changes of attributes, `+key=value` and `-key` joined by `,`.
-    pub attributes: Text,
-}
-
-/// A copy of the table for a file or a peer; costs a pointer a topic.
-#[derive(Debug, Clone)]
-pub struct TopicSnapshot {
-    topics: BTreeMap<Text, Arc<TopicConfig>>,
-    version: DataVersion,
-}
-
-impl TopicTable {
-    /// The topics that were saved, and those of the built-in ones that are missing among them.
-    pub fn new(saved: TopicConfigTable, rules: TopicRules) -> TopicTable {
-        let mut topics = BTreeMap::new();
-        for (name, mut config) in saved.topic_config_table {
-            config.topic_name = name.clone();
-            topics.insert(name, Arc::new(config));
+impl Topic {
+    /// A topic as it is decided; its view, if there is one, stays as it is.
+    pub fn new(
+        name: Text,
+        decided: Option<Arc<TopicConfig>>,
+        parts: Arc<TopicParts>,
+        parent: Recipient<Rests>,
+    ) -> Topic {
+        let view = parts.directory.topic(&name);
+        Topic {
+            state: TopicState::new(decided, parts.clock.0.now_ms()),
+            counters: view.map(|view| view.counters.clone()).unwrap_or_default(),
+            statistics: Statistics::default(),
+            _vital: parts.poison.guard("Topic"),
+            name,
+            parts,
+            parent,
         }
-        let mut built_in = BTreeSet::new();
-        for config in built_in::topics(&rules) {
-            built_in.insert(config.topic_name.clone());
-            topics.entry(config.topic_name.clone()).or_insert_with(|| Arc::new(config));
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.parts.clock.0.now_ms()
+    }
+
+    /// Every 10 s: the next sample, and a look at what is still in use.
+    fn sample(&mut self) {
+        let now_ms = self.now_ms();
+        let counted = self.counters.read();
+        self.state.forget_ended(Addr::connected, now_ms);
+        if self.state.is_idle(now_ms) && self.statistics.is_at_rest(&counted) {
+            // A parent that is busy is told with the next sample.
+            let _ = self.parent.try_send(Rests(self.name.clone()));
         }
-        TopicTable { topics, built_in, version: saved.data_version, rules }
+        self.statistics.sample(now_ms, counted);
     }
 
-    /// A topic.
-    pub fn get(&self, topic: &str) -> Option<&Arc<TopicConfig>> {
-        self.topics.get(topic)
-    }
-
-    /// All topics, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<TopicConfig>> {
-        self.topics.values()
-    }
-
-    /// The version of the table.
-    pub fn version(&self) -> DataVersion {
-        self.version
-    }
-
-    /// A copy for a file or a peer.
-    pub fn snapshot(&self) -> TopicSnapshot {
-        TopicSnapshot { topics: self.topics.clone(), version: self.version }
-    }
-
-    /// A copy of some topics, as far as they exist.
-    pub fn snapshot_of(&self, topics: &[Text]) -> TopicSnapshot {
-        let known = topics.iter().filter_map(|topic| self.topics.get_key_value(topic));
-        let topics = known.map(|(name, config)| (name.clone(), config.clone())).collect();
-        TopicSnapshot { topics, version: self.version }
-    }
-
-    /// Whether a topic is the system's own.
-    pub fn is_system(&self, topic: &str) -> bool {
-        names::is_system(topic) || self.built_in.contains(topic)
-    }
-
-    /// Every topic of the system, whether it exists or not, as GET_SYSTEM_TOPIC_LIST_FROM_BROKER tells them.
-    pub fn system_topics(&self) -> BTreeSet<Text> {
-        let fixed = names::SYSTEM.iter().copied().map(Text::from_static);
-        self.built_in.iter().cloned().chain(fixed).collect()
-    }
-
-    /// Makes a topic after a template, with the queues wished for but no more than the template has.
-    pub fn create_from(
-        &mut self,
-        topic: &Text,
-        template: &str,
-        queues: i32,
-        now_ms: i64,
-    ) -> Result<Arc<TopicConfig>, Refusal> {
-        names::check(topic)?;
-        if let Some(config) = self.topics.get(topic) {
-            return Ok(config.clone());
-        }
-        let model = self.topics.get(template).filter(|model| model.perm & PERM_INHERIT != 0);
-        let is_allowed = self.rules.auto_create || template != built_in::TEMPLATE;
-        let Some(model) = model.filter(|_| is_allowed) else {
-            return Err(unknown(topic));
-        };
-        let queues = queues.min(model.write_queue_nums).max(0);
-        let config = TopicConfig {
-            perm: model.perm & !PERM_INHERIT,
-            topic_filter_type: model.topic_filter_type,
-            topic_sys_flag: model.topic_sys_flag,
-            ..plain(topic, queues)
-        };
-        self.put(config, now_ms)
-    }
-
-    /// Makes a topic of a group (retry, dead letters) if there is none, with read and write permission.
-    pub fn create_for_group(
-        &mut self,
-        topic: &Text,
-        queues: i32,
-        sys_flag: i32,
-        now_ms: i64,
-    ) -> Result<Arc<TopicConfig>, Refusal> {
-        names::check_of_group(topic)?;
-        if let Some(config) = self.topics.get(topic) {
-            return Ok(config.clone());
-        }
-        let config = TopicConfig { topic_sys_flag: sys_flag, ..plain(topic, queues.clamp(1, QUEUES_MAX)) };
-        self.put(config, now_ms)
-    }
-
-    /// Refuses a change that cannot be made; gives the topic as it would be.
-    pub fn check(&self, change: &TopicChange) -> Result<TopicConfig, Refusal> {
-        // A copy: the text that came in a frame would keep the whole frame alive.
-        let name = Text::from(change.config.topic_name.as_str());
-        names::check(&name)?;
-        if self.is_system(&name) {
-            return Err(names::conflict(&name));
-        }
-        check_numbers(&change.config)?;
-        let known = self.topics.get(&name).map(|before| &before.attributes);
-        let attributes = attributes::altered(known, &change.attributes)?;
-        let config = TopicConfig { topic_name: name, attributes, ..change.config.clone() };
-        if !self.rules.mixed_types && attributes::message_type(&config) == Some("MIXED") {
-            let remark = "MIXED message type is not supported.";
-            return Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
-        }
-        Ok(config)
-    }
-
-    /// Makes or changes a topic from outside. `None` if it is already what is wanted.
-    pub fn change(&mut self, change: TopicChange, now_ms: i64) -> Result<Option<Arc<TopicConfig>>, Refusal> {
-        let config = self.check(&change)?;
-        if self.topics.get(&config.topic_name).is_some_and(|before| **before == config) {
-            return Ok(None);
-        }
-        self.put(config, now_ms).map(Some)
-    }
-
-    /// Deletes a topic; `None` if there was none.
-    pub fn delete(&mut self, topic: &str, now_ms: i64) -> Result<Option<Arc<TopicConfig>>, Refusal> {
-        if topic.trim().is_empty() {
-            return Err(names::blank());
-        }
-        if self.is_system(topic) {
-            return Err(names::conflict(topic));
-        }
-        let removed = self.topics.remove(topic);
-        if removed.is_some() {
-            self.version = self.version.next(now_ms);
-        }
-        Ok(removed)
-    }
-
-    /// A name server says that these topics are ordered; gives those that were not. What it does not name stays
-    /// as it is.
-    pub fn mark_ordered<'a>(
-        &mut self,
-        topics: impl Iterator<Item = &'a str>,
-        now_ms: i64,
-    ) -> Vec<Arc<TopicConfig>> {
-        let mut changed = Vec::new();
-        for topic in topics {
-            let Some(config) = self.topics.get_mut(topic).filter(|config| !config.order) else { continue };
-            Arc::make_mut(config).order = true;
-            changed.push(config.clone());
-        }
-        if !changed.is_empty() {
-            self.version = self.version.next(now_ms);
-        }
-        changed
-    }
-
-    fn put(&mut self, config: TopicConfig, now_ms: i64) -> Result<Arc<TopicConfig>, Refusal> {
-        let is_new = !self.topics.contains_key(&config.topic_name);
-        if is_new && self.topics.len() >= TOPICS_MAX {
-            let remark = format!("the broker has {TOPICS_MAX} topics, no more are made");
-            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
-        }
-        let config = Arc::new(config);
-        self.topics.insert(config.topic_name.clone(), config.clone());
-        self.version = self.version.next(now_ms);
-        Ok(config)
+    /// Ends queues; the pulls they hold are answered with what is published now.
+    #[expect(clippy::disallowed_methods, reason = "one for each queue of a change, and none may be lost")]
+    fn end(queues: Vec<Addr<Queue>>) {
+        queues.into_iter().for_each(|queue| queue.do_send(EndQueue));
     }
 }
 
-impl TopicSnapshot {
-    /// Everything, as it is saved.
-    pub fn table(&self) -> TopicConfigTable {
-        self.table_of(|config| config)
-    }
+impl Actor for Topic {
+    type Context = Context<Topic>;
 
-    /// Everything with the fields that Java adds for static topics, of which there are none.
-    pub fn told(&self) -> TopicConfigTable {
-        with_no_mappings(self.table())
+    fn started(&mut self, context: &mut Context<Topic>) {
+        context.set_mailbox_capacity(MAILBOX);
+        self.counters.claim();
+        self.statistics.sample(self.now_ms(), self.counters.read());
+        context.run_interval(SAMPLE_EVERY, |topic, _| topic.sample());
     }
+}
 
-    /// Everything as it is registered: what the broker may not do, none of its topics may.
-    pub fn registered(&self, broker_perm: i32) -> TopicConfigTable {
-        with_no_mappings(self.table_of(|config| masked(config, broker_perm)))
+impl Handler<Propose> for Topic {
+    type Result = Result<Option<TopicConfig>, Refusal>;
+
+    fn handle(&mut self, Propose(wish): Propose, _: &mut Context<Topic>) -> Self::Result {
+        self.state.propose(wish, self.parts.config.load().enable_mixed_message_type)
     }
+}
 
-    fn table_of(&self, alter: impl Fn(TopicConfig) -> TopicConfig) -> TopicConfigTable {
-        let entry =
-            |config: &Arc<TopicConfig>| (config.topic_name.clone(), alter(TopicConfig::clone(config)));
-        TopicConfigTable {
-            data_version: self.version,
-            topic_config_table: self.topics.values().map(entry).collect(),
-            ..TopicConfigTable::default()
+impl Handler<Decided> for Topic {
+    type Result = ();
+
+    fn handle(&mut self, Decided(decided): Decided, _: &mut Context<Topic>) {
+        self.state.decide(decided, self.now_ms());
+    }
+}
+
+impl Handler<Publish> for Topic {
+    type Result = bool;
+
+    fn handle(&mut self, Publish(config): Publish, _: &mut Context<Topic>) -> bool {
+        let shut = self.state.published(&config, self.now_ms());
+        let before = self.parts.directory.topic(&self.name);
+        let differs = before.is_none_or(|before| before.config != *config);
+        if differs {
+            self.parts.publish(&config, self.counters.clone());
         }
+        Topic::end(shut);
+        differs
     }
 }
 
-fn with_no_mappings(table: TopicConfigTable) -> TopicConfigTable {
-    TopicConfigTable {
-        mapping_data_version: Some(DataVersion {
-            timestamp: table.data_version.timestamp,
-            ..DataVersion::default()
-        }),
-        topic_queue_mapping_detail_map: Some(BTreeMap::new()),
-        topic_queue_mapping_info_map: Some(BTreeMap::new()),
-        ..table
+impl Handler<Withdraw> for Topic {
+    type Result = AtomicResponse<Topic, ()>;
+
+    /// What is sent to it meanwhile waits, so that a topic made anew gets no queue that is about to be deleted.
+    fn handle(&mut self, _: Withdraw, _: &mut Context<Topic>) -> Self::Result {
+        self.parts.directory.remove_topic(&self.name);
+        Topic::end(self.state.withdrawn(self.now_ms()));
+        (self.counters, self.statistics) = (Arc::default(), Statistics::default());
+        self.counters.claim();
+        let (queues, topic) = (self.parts.queues.clone(), self.name.clone());
+        let removed = actix_rt::task::spawn_blocking(move || {
+            if let Err(error) = queues.remove(&topic) {
+                tracing::warn!(%topic, %error, "the queues of a deleted topic were not removed");
+            }
+        });
+        AtomicResponse::new(Box::pin(wrap_future(removed).map(|_, _, _| ())))
     }
 }
 
-/// A topic as it is registered by a broker with this permission.
-pub fn masked(config: TopicConfig, broker_perm: i32) -> TopicConfig {
-    let is_free = broker_perm & PERM_READ != 0 && broker_perm & PERM_WRITE != 0;
-    let perm = if is_free { config.perm } else { config.perm & broker_perm };
-    TopicConfig { perm, ..config }
-}
+impl Handler<ParkFirst> for Topic {
+    type Result = ();
 
-/// A readable and writable topic; the name is a copy that keeps no frame alive.
-fn plain(topic: &str, queues: i32) -> TopicConfig {
-    TopicConfig {
-        topic_name: Text::from(topic),
-        read_queue_nums: queues,
-        write_queue_nums: queues,
-        perm: PERM_READ | PERM_WRITE,
-        topic_filter_type: TopicFilterType::SingleTag,
-        ..TopicConfig::default()
-    }
-}
-
-fn check_numbers(config: &TopicConfig) -> Result<(), Refusal> {
-    let refuse = |remark: String| Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
-    for queues in [config.read_queue_nums, config.write_queue_nums] {
-        if !(0..=QUEUES_MAX).contains(&queues) {
-            return refuse(format!("{queues} queues: a topic has 0 to {QUEUES_MAX}"));
+    fn handle(&mut self, ParkFirst { queue, near, park }: ParkFirst, _: &mut Context<Topic>) {
+        if !self.parts.directory.is_current(&queue) {
+            return park.parcel.wake(Wakened::Withdrawn);
         }
+        let now_ms = self.now_ms();
+        self.state.forget_ended(Addr::connected, now_ms);
+        let actor = self.state.queue(queue.queue_id, now_ms, || {
+            let held_max = self.parts.config.load().held_pulls_max;
+            Queue::launch(queue.clone(), self.parts.clock.clone(), held_max, &near)
+        });
+        // A park that is not delivered is dropped, and by that the pull comes back to its session.
+        drop(actor.try_send(park));
     }
-    if !(0..=15).contains(&config.perm) {
-        return refuse(format!("permission {} is none", config.perm));
-    }
-    Ok(())
 }
 
-fn unknown(topic: &str) -> Refusal {
-    Refusal::new(
-        ResponseCode::TOPIC_NOT_EXIST,
-        format!(
-            "topic[{topic}] not exist, apply first please!\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ \
-             for further details."
-        ),
-    )
+impl Handler<TellSums> for Topic {
+    type Result = Option<BrokerStats>;
+
+    fn handle(&mut self, TellSums { group, of, .. }: TellSums, _: &mut Context<Topic>) -> Self::Result {
+        let is_known = self.counters.read().has(group.as_ref());
+        is_known.then(|| match group {
+            Some(group) => self.statistics.of_group(&group, of),
+            None => self.statistics.of_topic(of),
+        })
+    }
+}
+
+impl Handler<Rest> for Topic {
+    type Result = bool;
+
+    fn handle(&mut self, _: Rest, context: &mut Context<Topic>) -> bool {
+        // From here on who counts asks for the topic again; what was counted before is seen below.
+        self.counters.release();
+        let rests = self.state.is_idle(self.now_ms()) && self.statistics.is_at_rest(&self.counters.read());
+        match rests {
+            true => context.stop(),
+            false => _ = self.counters.claim(),
+        }
+        rests
+    }
 }

@@ -1,22 +1,31 @@
-//! `Topics`: owner of a broker's topics; publishes their views (Java: `TopicConfigManager`).
+//! `Topics`: what belongs to all topics of a broker together: the list, its version, its file; parent of the
+//! topics in use (Java: `TopicConfigManager`).
 //!
 //! Invariants:
 //! - a change is on disk before it is published, and published before the request that asked for it is answered:
 //!   no message is acknowledged whose topic a crash could forget;
-//! - nobody else publishes topics;
+//! - what a topic becomes is decided by its `Topic`, one change after the other; of a list all are made or none;
+//! - a topic is published here when the broker starts, and by its `Topic` ever after;
 //! - every change that was published is told to the registrar.
+//!
+//! Contents: `table` the list, `requests` what others ask.
 
+mod requests;
+pub mod table;
+#[cfg(test)]
+mod table_test;
 #[cfg(test)]
 mod topics_test;
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, Addr, Context, Handler, Message, MessageResult, Recipient, ResponseFuture};
+use actix::fut::{ActorFutureExt, wrap_future};
+use actix::{Actor, Addr, AsyncContext, Context, Message, Recipient, ResponseFuture};
 use arc_swap::ArcSwap;
+use troupemq_codec::Text;
 use troupemq_codec::topic::{TopicConfig, TopicConfigTable};
-use troupemq_codec::{ResponseCode, Text};
 use troupemq_store::QueueTable;
 use troupemq_store::tables::TableFile;
 
@@ -24,8 +33,12 @@ use crate::config::{BrokerConfig, NodeClock};
 use crate::directory::{Directory, TopicView};
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
+use crate::poison::Poison;
 use crate::saving::{Saving, in_background};
-use crate::topic::{TopicChange, TopicRules, TopicSnapshot, TopicTable, attributes, names};
+use crate::topic::counters::Counters;
+use crate::topic::state::Wish;
+use crate::topic::{Decided, Propose, Publish, Rest, Topic, TopicChange, Withdraw, attributes};
+use table::{TopicRules, TopicSnapshot, TopicTable};
 
 /// Requests that wait at most.
 const MAILBOX: usize = 65_536;
@@ -92,6 +105,16 @@ pub struct TheseTopics(pub Vec<Text>);
 #[rtype(result = "Vec<Text>")]
 pub struct SystemTopics;
 
+/// Sent by who counts in a topic that nobody takes samples of.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Attend(pub Text);
+
+/// Sent by a `Topic`: nothing of it is in use, it may end.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Rests(pub Text);
+
 /// Sent once, when the node is built: whom to tell of changes.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -112,7 +135,7 @@ pub struct TopicsChanged {
 /// How long a change of topics waits for the name servers before it is answered all the same.
 const REGISTRATION_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What the owner of the topics is made of.
+/// What the topics and their owner are made of.
 #[derive(Debug)]
 pub struct TopicParts {
     /// Where views are published.
@@ -125,22 +148,33 @@ pub struct TopicParts {
     pub file: Option<TableFile<TopicConfigTable>>,
     /// Whether topics are made on demand, and of which types.
     pub config: Arc<ArcSwap<BrokerConfig>>,
+    /// Tripped by a topic that panics.
+    pub poison: Poison,
 }
 
 /// Owner of the topic table.
 #[derive(Debug)]
 pub struct Topics {
-    parts: TopicParts,
+    parts: Arc<TopicParts>,
     table: TopicTable,
+    /// The topics in use.
+    active: HashMap<Text, Addr<Topic>>,
     saving: Saving<Change>,
     changes: Option<Recipient<TopicsChanged>>,
 }
 
-/// A change that is being saved: what is to be published, and who is told then.
+/// A change that is being saved, and who is told when it is public.
 #[derive(Debug)]
 struct Change {
     topics: Vec<Text>,
+    what: What,
     tell: Tell,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Put,
+    Deleted,
 }
 
 #[derive(Debug)]
@@ -164,15 +198,25 @@ impl Change {
     }
 }
 
+impl TopicParts {
+    /// Publishes the view of a topic.
+    pub(crate) fn publish(&self, config: &TopicConfig, counters: Arc<Counters>) {
+        if attributes::is_batch(config) {
+            self.queues.declare_batch(&config.topic_name);
+        }
+        self.directory.publish_topic(config.clone(), counters);
+    }
+}
+
 impl Topics {
     /// The owner of the topics that were saved and of the built-in ones. All of them are published here.
     pub fn new(parts: TopicParts, saved: TopicConfigTable) -> Topics {
         let table = TopicTable::new(saved, rules(&parts.config.load()));
-        let topics = Topics { parts, table, saving: Saving::default(), changes: None };
-        for config in topics.table.iter() {
-            topics.publish(config);
+        for config in table.iter() {
+            parts.publish(config, Arc::default());
         }
-        topics
+        let parts = Arc::new(parts);
+        Topics { parts, table, active: HashMap::new(), saving: Saving::default(), changes: None }
     }
 
     /// Starts the actor on this arbiter.
@@ -188,14 +232,82 @@ impl Topics {
     fn reload(&mut self) {
         let config = self.parts.config.load();
         self.table.rules.auto_create = config.auto_create_topic_enable;
-        self.table.rules.mixed_types = config.enable_mixed_message_type;
     }
 
-    fn publish(&self, config: &TopicConfig) -> Arc<TopicView> {
-        if attributes::is_batch(config) {
-            self.parts.queues.declare_batch(&config.topic_name);
+    /// The actor of a topic, started if it is not in use.
+    fn active(&mut self, topic: &Text, context: &Context<Topics>) -> &Addr<Topic> {
+        self.active.entry(topic.clone()).or_insert_with_key(|topic| {
+            let decided = self.table.get(topic).cloned();
+            Topic::new(topic.clone(), decided, self.parts.clone(), context.address().recipient()).start()
+        })
+    }
+
+    /// Tells a topic in use what it is from now on; another learns it when it is next in use.
+    #[expect(clippy::disallowed_methods, reason = "a decision may not be lost")]
+    fn tell_decided(&self, topic: &str, decided: Option<Arc<TopicConfig>>) {
+        if let Some(actor) = self.active.get(topic) {
+            actor.do_send(Decided(decided));
         }
-        self.parts.directory.publish_topic(config.topic_name.clone(), config.clone())
+    }
+
+    /// Asks topics what they would be, takes that in if none refuses, and tells when it is public. Nothing else
+    /// is handled until it is decided.
+    fn decide(&mut self, wishes: Vec<(Text, Wish)>, tell: Tell, context: &mut Context<Topics>) {
+        let names: Vec<Text> = wishes.iter().map(|(topic, _)| topic.clone()).collect();
+        let asked: Vec<_> = wishes
+            .into_iter()
+            .map(|(topic, wish)| (self.active(&topic, context).clone(), Propose(wish)))
+            .collect();
+        let decided = async move {
+            let mut proposals = Vec::new();
+            for (topic, proposal) in asked {
+                proposals.push(topic.send(proposal).await??);
+            }
+            Ok::<_, Refusal>(proposals.into_iter().flatten().map(Arc::new).collect())
+        };
+        context.wait(wrap_future::<_, Topics>(decided).map(|decided, topics, context| {
+            let is_refused = decided.is_err();
+            topics.decided(decided, tell, context);
+            // What was refused to be made is not kept waiting for its time to rest.
+            for topic in names.into_iter().filter(|_| is_refused) {
+                topics.let_rest(topic, context);
+            }
+        }));
+    }
+
+    fn decided(
+        &mut self,
+        decided: Result<Vec<Arc<TopicConfig>>, Refusal>,
+        tell: Tell,
+        context: &mut Context<Topics>,
+    ) {
+        let mut change = Change { topics: Vec::new(), what: What::Put, tell };
+        let now_ms = self.now_ms();
+        match decided {
+            Ok(configs) if configs.is_empty() => change.tell(&self.parts.directory, &Ok(())),
+            Ok(configs) => {
+                for config in configs {
+                    change.topics.push(config.topic_name.clone());
+                    self.tell_decided(&config.topic_name, Some(config.clone()));
+                    self.table.put(config, now_ms);
+                }
+                self.saving.changed_for(change);
+                self.save(context);
+            }
+            Err(refusal) => change.tell(&self.parts.directory, &Err(refusal)),
+        }
+    }
+
+    /// Lets a topic end if nothing of it is in use. Nothing else is handled meanwhile, so that nothing is sent to
+    /// one that ends.
+    fn let_rest(&mut self, topic: Text, context: &mut Context<Topics>) {
+        let Some(actor) = self.active.get(&topic) else { return };
+        let rests = wrap_future::<_, Topics>(actor.send(Rest));
+        context.wait(rests.map(move |rests, topics, _| {
+            if rests.unwrap_or(true) {
+                topics.active.remove(&topic);
+            }
+        }));
     }
 
     /// Saves what changed, unless a save runs: then it follows.
@@ -203,58 +315,62 @@ impl Topics {
         if !self.saving.begins() {
             return;
         }
-        let (snapshot, file) = (self.table.snapshot(), self.parts.file.clone());
+        let snapshot = self.table.snapshot();
+        let (file, saved) = (self.parts.file.clone(), snapshot.clone());
         let save = move || match file {
-            Some(file) => file.save(&snapshot.table()),
+            Some(file) => file.save(&saved.table()),
             None => Ok(()),
         };
-        in_background(context, save, |topics: &mut Topics, saved, context| {
-            topics.saved(saved);
+        in_background(context, save, move |topics: &mut Topics, saved, context| {
+            topics.saved(saved, &snapshot, context);
             topics.save(context);
         });
     }
 
-    fn saved(&mut self, saved: Result<(), Refusal>) {
+    /// Publishes what was saved, tells the registrar, then those who wait.
+    fn saved(&mut self, saved: Result<(), Refusal>, snapshot: &TopicSnapshot, context: &Context<Topics>) {
         let ended = self.saving.ended();
-        let mut topics = Vec::new();
+        let mut asked = Vec::new();
         for change in ended.iter().filter(|_| saved.is_ok()) {
-            topics.extend(self.publish_all(&change.topics));
+            asked.extend(change.topics.iter().filter_map(|topic| {
+                let published = self.publish(topic, (change.what, snapshot), context)?;
+                let topic = topic.clone();
+                Some(async move { published.await.then_some(topic) })
+            }));
         }
-        let directory = self.parts.directory.clone();
-        let tell = move || ended.into_iter().for_each(|change| change.tell(&directory, &saved));
-        let Some(changes) = self.changes.as_ref().filter(|_| !topics.is_empty()) else { return tell() };
-        let (told, known) = hold();
-        // The registrar registers everything at its next turn, so what does not fit is not lost.
-        let _ = changes.try_send(TopicsChanged { topics, told });
+        let (directory, changes) = (self.parts.directory.clone(), self.changes.clone());
         actix::spawn(async move {
-            // A name server that is slow delays the answer, it does not forbid it.
-            let _ = tokio::time::timeout(REGISTRATION_PATIENCE, known).await;
-            tell();
+            let mut topics = Vec::new();
+            for published in asked {
+                topics.extend(published.await);
+            }
+            if let Some(changes) = changes.filter(|_| !topics.is_empty()) {
+                tell_registrar(&changes, topics).await;
+            }
+            ended.into_iter().for_each(|change| change.tell(&directory, &saved));
         });
     }
 
-    /// Publishes topics as they are now, withdraws those that are gone; gives those that were not so before.
-    fn publish_all(&self, topics: &[Text]) -> Vec<Text> {
-        let mut published = Vec::new();
-        for topic in topics {
-            let before = self.parts.directory.topic(topic);
-            match self.table.get(topic) {
-                Some(config) if before.is_some_and(|before| before.config == **config) => continue,
-                Some(config) => _ = self.publish(config),
-                None => self.withdraw(topic),
+    /// Has a topic published as it was saved, or withdrawn. The future says whether that changed anything; there
+    /// is none for a topic that was deleted before the save began: its withdrawal follows.
+    fn publish(
+        &mut self,
+        topic: &Text,
+        (what, snapshot): (What, &TopicSnapshot),
+        context: &Context<Topics>,
+    ) -> Option<ResponseFuture<bool>> {
+        let actor = self.active(topic, context);
+        Some(match (what, snapshot.get(topic)) {
+            (What::Deleted, _) => {
+                let withdrawn = actor.send(Withdraw);
+                Box::pin(async move { withdrawn.await.is_ok() })
             }
-            published.push(topic.clone());
-        }
-        published
-    }
-
-    /// A topic is gone. Its queues are removed here and not elsewhere, so that nobody can make the topic anew
-    /// and write to it meanwhile; it is rare, and a handful of files.
-    fn withdraw(&self, topic: &Text) {
-        self.parts.directory.remove_topic(topic);
-        if let Err(error) = self.parts.queues.remove(topic) {
-            tracing::warn!(%topic, %error, "the queues of a deleted topic were not removed");
-        }
+            (What::Put, Some(config)) => {
+                let published = actor.send(Publish(config.clone()));
+                Box::pin(async move { published.await.unwrap_or(false) })
+            }
+            (What::Put, None) => return None,
+        })
     }
 
     /// Gives the view of a topic that is in the table, once it is published.
@@ -267,57 +383,24 @@ impl Topics {
         match made {
             Ok(config) => {
                 let topic = config.topic_name.clone();
-                let change = Change { topics: vec![topic.clone()], tell: Tell::View(held) };
-                self.saving.wait_with(change, |other| other.topics.contains(&topic));
+                self.tell_decided(&topic, Some(config));
+                let change = Change { topics: vec![topic.clone()], what: What::Put, tell: Tell::View(held) };
+                let is_alike = |other: &Change| other.what == What::Put && other.topics.contains(&topic);
+                self.saving.wait_with(change, is_alike);
                 self.save(context);
             }
             Err(refusal) => held.answer(Err(refusal)),
         }
         answer(waiting)
     }
+}
 
-    fn change_all(&mut self, changes: Vec<TopicChange>) -> Result<Vec<Text>, Refusal> {
-        let mut named = BTreeSet::new();
-        for change in &changes {
-            let config = self.table.check(change)?;
-            if let Some(twice) = named.replace(config.topic_name) {
-                let remark = format!("the topic {twice} stands twice in the list");
-                return Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
-            }
-        }
-        let now_ms = self.now_ms();
-        let mut changed = Vec::new();
-        for change in changes {
-            changed.extend(self.table.change(change, now_ms)?.map(|config| config.topic_name.clone()));
-        }
-        Ok(changed)
-    }
-
-    fn delete_all(&mut self, delete: DeleteTopic) -> Result<Vec<Text>, Refusal> {
-        let now_ms = self.now_ms();
-        let mut gone = Vec::new();
-        for topic in std::iter::once(delete.topic).chain(delete.with) {
-            gone.extend(self.table.delete(&topic, now_ms)?.map(|config| config.topic_name.clone()));
-        }
-        Ok(gone)
-    }
-
-    fn done_after(
-        &mut self,
-        changed: Result<Vec<Text>, Refusal>,
-        context: &mut Context<Topics>,
-    ) -> ResponseFuture<Result<(), Refusal>> {
-        let (held, waiting) = hold();
-        match changed {
-            Ok(topics) if topics.is_empty() => held.answer(Ok(())),
-            Ok(topics) => {
-                self.saving.changed_for(Change { topics, tell: Tell::Done(held) });
-                self.save(context);
-            }
-            Err(refusal) => held.answer(Err(refusal)),
-        }
-        answer(waiting)
-    }
+/// Tells the registrar of changes; a name server that is slow delays the answer, it does not forbid it.
+async fn tell_registrar(changes: &Recipient<TopicsChanged>, topics: Vec<Text>) {
+    let (told, known) = hold();
+    // The registrar registers everything at its next turn, so what does not fit is not lost.
+    let _ = changes.try_send(TopicsChanged { topics, told });
+    let _ = tokio::time::timeout(REGISTRATION_PATIENCE, known).await;
 }
 
 fn rules(broker: &BrokerConfig) -> TopicRules {
@@ -327,7 +410,6 @@ fn rules(broker: &BrokerConfig) -> TopicRules {
         auto_create: broker.auto_create_topic_enable,
         default_queues: broker.default_topic_queue_nums,
         revive_queues: broker.revive_queue_num,
-        mixed_types: broker.enable_mixed_message_type,
     }
 }
 
@@ -341,100 +423,5 @@ impl Actor for Topics {
 
     fn started(&mut self, context: &mut Context<Topics>) {
         context.set_mailbox_capacity(MAILBOX);
-    }
-}
-
-impl Handler<EnsureTopic> for Topics {
-    type Result = ResponseFuture<Result<Arc<TopicView>, Refusal>>;
-
-    fn handle(&mut self, wanted: EnsureTopic, context: &mut Context<Topics>) -> Self::Result {
-        if let Some(view) = self.parts.directory.topic(&wanted.topic) {
-            return Box::pin(std::future::ready(Ok(view)));
-        }
-        self.reload();
-        let (topic, now_ms) = (&wanted.topic, self.now_ms());
-        let made = match names::is_of_group(topic) {
-            true => self.table.create_for_group(topic, 1, 0, now_ms),
-            false => self.table.create_from(topic, &wanted.template, wanted.queue_nums, now_ms),
-        };
-        self.view_of(made, context)
-    }
-}
-
-impl Handler<EnsureGroupTopic> for Topics {
-    type Result = ResponseFuture<Result<Arc<TopicView>, Refusal>>;
-
-    fn handle(&mut self, wanted: EnsureGroupTopic, context: &mut Context<Topics>) -> Self::Result {
-        if let Some(view) = self.parts.directory.topic(&wanted.topic) {
-            return Box::pin(std::future::ready(Ok(view)));
-        }
-        let now_ms = self.now_ms();
-        let made = self.table.create_for_group(&wanted.topic, wanted.queue_nums, wanted.sys_flag, now_ms);
-        self.view_of(made, context)
-    }
-}
-
-impl Handler<ChangeTopics> for Topics {
-    type Result = ResponseFuture<Result<(), Refusal>>;
-
-    fn handle(&mut self, ChangeTopics(changes): ChangeTopics, context: &mut Context<Topics>) -> Self::Result {
-        self.reload();
-        let changed = self.change_all(changes);
-        self.done_after(changed, context)
-    }
-}
-
-impl Handler<DeleteTopic> for Topics {
-    type Result = ResponseFuture<Result<(), Refusal>>;
-
-    fn handle(&mut self, delete: DeleteTopic, context: &mut Context<Topics>) -> Self::Result {
-        let gone = self.delete_all(delete);
-        self.done_after(gone, context)
-    }
-}
-
-impl Handler<MarkOrdered> for Topics {
-    type Result = ();
-
-    fn handle(&mut self, MarkOrdered(topics): MarkOrdered, context: &mut Context<Topics>) {
-        let now_ms = self.now_ms();
-        let changed = self.table.mark_ordered(topics.iter().map(Text::as_str), now_ms);
-        if !changed.is_empty() {
-            let topics = changed.iter().map(|config| config.topic_name.clone()).collect();
-            self.saving.changed_for(Change { topics, tell: Tell::Nobody });
-            self.save(context);
-        }
-    }
-}
-
-impl Handler<AllTopics> for Topics {
-    type Result = MessageResult<AllTopics>;
-
-    fn handle(&mut self, _: AllTopics, _: &mut Context<Topics>) -> Self::Result {
-        MessageResult(self.table.snapshot())
-    }
-}
-
-impl Handler<TheseTopics> for Topics {
-    type Result = MessageResult<TheseTopics>;
-
-    fn handle(&mut self, TheseTopics(topics): TheseTopics, _: &mut Context<Topics>) -> Self::Result {
-        MessageResult(self.table.snapshot_of(&topics))
-    }
-}
-
-impl Handler<SystemTopics> for Topics {
-    type Result = MessageResult<SystemTopics>;
-
-    fn handle(&mut self, _: SystemTopics, _: &mut Context<Topics>) -> Self::Result {
-        MessageResult(self.table.system_topics().into_iter().collect())
-    }
-}
-
-impl Handler<TellChanges> for Topics {
-    type Result = ();
-
-    fn handle(&mut self, TellChanges(changes): TellChanges, _: &mut Context<Topics>) {
-        self.changes = Some(changes);
     }
 }

@@ -21,7 +21,8 @@ use crate::cast::BrokerCast;
 use crate::directory::TopicView;
 use crate::net::{Answer, Call, Refusal};
 use crate::offsets::{GroupProgress, TopicProgress, TopicsOfGroup};
-use crate::stats::items::Of;
+use crate::topic::TellSums;
+use crate::topic::statistics::Of;
 
 /// What a group has done in one topic.
 struct InTopic {
@@ -134,7 +135,8 @@ async fn progress(
     for topic in topics {
         let Some(view) = cast.directory.topic(&topic).filter(|_| !is_foreign(&topic)) else { continue };
         read.push(of_topic(cast, group, &view).await?);
-        let counted = cast.stats.items.of_group(&topic, group, Of::Messages);
+        let sums = TellSums { topic, group: Some(group.clone()), of: Of::Messages };
+        let counted = cast.topics.send(sums).await?;
         rate += counted.map_or(0.0, |stats| stats.stats_minute.tps);
     }
     Ok((read, rate))

@@ -20,8 +20,9 @@ use crate::dispatcher::Settle;
 use crate::net::{Answer, Call, Refusal};
 use crate::query::record_at;
 use crate::stats::SPANS_MS;
-use crate::stats::items::Of;
 use crate::stats::rates::{Rates, TellRates};
+use crate::topic::TellSums;
+use crate::topic::statistics::Of;
 
 /// The pools that Java has; the queues of all but the first are always empty here.
 const POOLS: [&str; 5] = ["send", "pull", "litePull", "query", "ack"];
@@ -183,17 +184,21 @@ fn span(ms: i64) -> String {
 /// VIEW_BROKER_STATS_DATA: sums of one topic, or of one group in a topic.
 pub async fn stats_data(cast: &BrokerCast, call: &Call) -> Answer {
     let header: ViewBrokerStatsDataHeader = call.command.header()?;
-    let items = &cast.stats.items;
+    let of_topic = |of| Some(TellSums { topic: header.key.clone(), group: None, of });
     let of_group = |of| {
         let (topic, group) = header.key.split_once('@')?;
-        items.of_group(topic, group, of)
+        Some(TellSums { topic: Text::from(topic), group: Some(Text::from(group)), of })
     };
-    let stats = match header.name.as_str() {
-        "TOPIC_PUT_NUMS" => items.of_topic(&header.key, Of::Messages),
-        "TOPIC_PUT_SIZE" => items.of_topic(&header.key, Of::Bytes),
+    let wanted = match header.name.as_str() {
+        "TOPIC_PUT_NUMS" => of_topic(Of::Messages),
+        "TOPIC_PUT_SIZE" => of_topic(Of::Bytes),
         "GROUP_GET_NUMS" => of_group(Of::Messages),
         "GROUP_GET_SIZE" => of_group(Of::Bytes),
         _ => None,
+    };
+    let stats = match wanted {
+        Some(wanted) => cast.topics.send(wanted).await?,
+        None => None,
     };
     match stats {
         Some(stats) => body(&stats),

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - an actor is started after those it sends to;
-//! - log, dispatcher, flush, topics and queues run on arbiter 0: a hop between them costs no wake of a thread;
+//! - log, dispatcher, flush and topics run on arbiter 0: a hop between them costs no wake of a thread; queues run
+//!   beside who reads them, see `queue`;
 //! - what the store gave out at its opening is collected again before it is closed.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use actix::{Actor, Addr, Arbiter, AsyncContext, Context};
+use actix::{Actor, Addr, AsyncContext, Context};
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
@@ -35,7 +36,6 @@ use crate::node::naming::{self, Naming};
 use crate::node::people::{People, PeopleTables};
 use crate::node::{NodeError, Stage};
 use crate::poison::Poison;
-use crate::queue::QueueArbiters;
 use crate::registrar::{Leave, Registrar};
 use crate::retention::{Retention, Upkeep};
 use crate::router::Served;
@@ -219,7 +219,6 @@ fn start(
     stage.enter("Sampler");
     let stats = Arc::new(Stats::default());
     stage.enter("Queue");
-    let queue_arbiters = QueueArbiters::new(vec![Arbiter::current()], clock.clone(), broker.held_pulls_max);
     let levels = DelayLevels::parse(&below.store.delay_levels)?;
     Ok(Arc::new(BrokerCast {
         transactions,
@@ -257,7 +256,6 @@ fn start(
         clock,
         advertised,
         directory,
-        queue_arbiters,
         topics,
         registrar,
     }))

@@ -35,12 +35,14 @@ pub(super) fn start(
     let broker = &part.config;
     let (file, saved) = TableFile::open(&part.store.dir)?;
     stage.enter("Topics");
+    stage.enter("Topic");
     let parts = TopicParts {
         directory: directory.clone(),
         queues: queues.clone(),
         clock: config.clock.clone(),
         file: Some(file),
         config: shared.clone(),
+        poison: stage.poison.clone(),
     };
     let topics = Topics::new(parts, saved).launch();
     stage.enter("Registrar");

@@ -27,7 +27,7 @@ use crate::net::dialer::{DialError, dial};
 use crate::net::sessions::Sessions;
 use crate::net::{Call, CallError, Link, Refusal};
 use crate::router::{Answering, Responder, Served};
-use crate::topic::TopicSnapshot;
+use crate::topics::table::TopicSnapshot;
 use crate::topics::{AllTopics, TheseTopics, Topics};
 
 /// How long connecting may take.

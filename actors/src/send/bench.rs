@@ -407,7 +407,7 @@ fn count_by_topic(cast: &BrokerCast, mut records: &[PendingRecord]) {
         };
         let (alike, others) = records.split_at(records.iter().take_while(is_alike).count());
         let bytes = alike.iter().map(|record| record.end().saturating_sub(record.start as usize)).sum();
-        cast.stats.items.put(first.queue.topic(), alike.len(), bytes);
+        cast.count_put(first.queue.topic(), alike.len(), bytes);
         records = others;
     }
 }

@@ -18,8 +18,6 @@ use crate::config::NodeClock;
 pub const SPANS_S: [usize; 3] = [10, 60, 600];
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
-/// Seconds between two samples of the items.
-const ITEMS_EVERY: u64 = 10;
 
 // ---- messages
 
@@ -51,23 +49,18 @@ pub struct Sampler {
     stats: Arc<Stats>,
     clock: NodeClock,
     history: History,
-    rounds: u64,
 }
 
 impl Sampler {
     /// A sampler that has taken no reading yet.
     pub fn new(stats: Arc<Stats>, clock: NodeClock) -> Sampler {
         let history = History::begun(clock.0.now_ms());
-        Sampler { stats, clock, history, rounds: 0 }
+        Sampler { stats, clock, history }
     }
 
     fn round(&mut self) {
         let now_ms = self.clock.0.now_ms();
         self.history.take(self.stats.read(), now_ms);
-        if self.rounds.is_multiple_of(ITEMS_EVERY) {
-            self.stats.items.sample(now_ms, self.rounds / ITEMS_EVERY);
-        }
-        self.rounds += 1;
     }
 }
 

@@ -6,7 +6,7 @@
 use troupemq_codec::Text;
 use troupemq_codec::topic::{PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig};
 
-use super::{TopicRules, plain};
+use crate::topics::table::{TopicRules, plain};
 
 /// The template of topics that clients make by sending to them.
 pub const TEMPLATE: &str = "TBW102";
@@ -31,7 +31,7 @@ pub fn reply_topic(cluster: &str) -> Text {
 }
 
 /// All of them.
-pub(super) fn topics(rules: &TopicRules) -> Vec<TopicConfig> {
+pub(crate) fn topics(rules: &TopicRules) -> Vec<TopicConfig> {
     let mut topics = vec![
         built_in("SELF_TEST_TOPIC", 1, PLAIN),
         built_in("BenchmarkTest", 1024, PLAIN),

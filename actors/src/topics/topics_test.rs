@@ -5,10 +5,14 @@
 
 use std::path::Path;
 
+use actix::Handler;
+use troupemq_codec::ResponseCode;
 use troupemq_codec::topic::TopicConfig;
 use troupemq_store::{ManualClock, StoreConfig};
 
 use super::*;
+use crate::topic::TellSums;
+use crate::topic::statistics::Of;
 
 /// The owner of the topics in a folder, with its directory.
 fn topics_in(dir: &Path) -> (Addr<Topics>, Arc<Directory>) {
@@ -16,15 +20,24 @@ fn topics_in(dir: &Path) -> (Addr<Topics>, Arc<Directory>) {
 }
 
 fn topics_with(dir: &Path, config: &Arc<ArcSwap<BrokerConfig>>) -> (Addr<Topics>, Arc<Directory>) {
+    topics_at(dir, config, Arc::new(ManualClock::at(1000)))
+}
+
+fn topics_at(
+    dir: &Path,
+    config: &Arc<ArcSwap<BrokerConfig>>,
+    clock: Arc<ManualClock>,
+) -> (Addr<Topics>, Arc<Directory>) {
     let store = StoreConfig::in_dir(dir);
     let (file, saved) = TableFile::open(dir).unwrap();
     let directory = Arc::new(Directory::new());
     let parts = TopicParts {
         directory: directory.clone(),
         queues: QueueTable::load(&store).unwrap(),
-        clock: NodeClock(Arc::new(ManualClock::at(1000))),
+        clock: NodeClock(clock),
         file: Some(file),
         config: config.clone(),
+        poison: Poison::new(),
     };
     (Topics::new(parts, saved).launch(), directory)
 }
@@ -93,6 +106,119 @@ fn a_topic_is_changed_and_deleted_with_its_queues() {
         assert!(!saved_in(dir.path()).topic_config_table.contains_key("T"));
         let nothing = DeleteTopic { topic: Text::from("T"), with: Vec::new() };
         topics.send(nothing).await.unwrap().unwrap();
+    });
+}
+
+#[derive(Message)]
+#[rtype(result = "Vec<Text>")]
+struct InUse;
+
+impl Handler<InUse> for Topics {
+    type Result = Vec<Text>;
+
+    fn handle(&mut self, _: InUse, _: &mut Context<Topics>) -> Vec<Text> {
+        self.active.keys().cloned().collect()
+    }
+}
+
+#[test]
+fn a_topic_is_in_use_from_its_first_change_until_nothing_of_it_is_used() {
+    let dir = tempfile::tempdir().unwrap();
+    actix_rt::System::new().block_on(async {
+        let clock = Arc::new(ManualClock::at(1000));
+        let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::default()));
+        let (topics, directory) = topics_at(dir.path(), &config, clock.clone());
+        assert!(topics.send(InUse).await.unwrap().is_empty(), "what was there before is not in use");
+        topics.send(ChangeTopics(vec![change("T", 2)])).await.unwrap().unwrap();
+        topics.send(Rests(Text::from("T"))).await.unwrap();
+        assert_eq!(topics.send(InUse).await.unwrap(), ["T"], "it was used just now");
+        clock.advance_ms(60_000);
+        topics.send(Rests(Text::from("T"))).await.unwrap();
+        assert!(topics.send(InUse).await.unwrap().is_empty());
+        assert_eq!(directory.topic("T").unwrap().queue_count(), 2, "what is published stays");
+
+        topics.send(ChangeTopics(vec![change("T", 5)])).await.unwrap().unwrap();
+        assert_eq!(directory.topic("T").unwrap().queue_count(), 5);
+        topics.send(DeleteTopic { topic: Text::from("T"), with: Vec::new() }).await.unwrap().unwrap();
+        topics.send(Rests(Text::from("T"))).await.unwrap();
+        assert!(topics.send(InUse).await.unwrap().is_empty(), "a topic that is gone rests at once");
+    });
+}
+
+#[test]
+fn a_topic_that_counts_is_in_use_until_its_sums_are_zero() {
+    let dir = tempfile::tempdir().unwrap();
+    actix_rt::System::new().block_on(async {
+        let clock = Arc::new(ManualClock::at(1000));
+        let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::default()));
+        let (topics, directory) = topics_at(dir.path(), &config, clock.clone());
+        let sums = || TellSums { topic: Text::from("TBW102"), group: None, of: Of::Messages };
+        assert_eq!(topics.send(sums()).await.unwrap(), None);
+        let counters = directory.topic("TBW102").unwrap().counters.clone();
+        counters.put(3, 30);
+        assert!(topics.send(sums()).await.unwrap().is_some(), "known, though nobody takes samples");
+        assert!(counters.claim());
+        topics.send(Attend(Text::from("TBW102"))).await.unwrap();
+        assert_eq!(topics.send(InUse).await.unwrap(), ["TBW102"]);
+        assert!(!counters.claim(), "it takes samples");
+        counters.put(1, 10);
+        clock.advance_ms(60_000);
+        topics.send(Rests(Text::from("TBW102"))).await.unwrap();
+        assert_eq!(topics.send(InUse).await.unwrap(), ["TBW102"], "the last message is not in a sample yet");
+        assert!(!counters.claim(), "it takes samples still");
+    });
+}
+
+#[test]
+fn a_topic_that_is_refused_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    actix_rt::System::new().block_on(async {
+        let (topics, directory) = topics_in(dir.path());
+        for name in ["T", "U"] {
+            assert!(topics.send(ChangeTopics(vec![change(name, -1)])).await.unwrap().is_err());
+        }
+        assert!(topics.send(InUse).await.unwrap().is_empty());
+        assert!(directory.topic("T").is_none());
+    });
+}
+
+#[test]
+fn changes_of_one_topic_build_on_each_other_however_close_they_come() {
+    let dir = tempfile::tempdir().unwrap();
+    actix_rt::System::new().block_on(async {
+        let (topics, directory) = topics_in(dir.path());
+        let with = |attributes: &str| TopicChange { attributes: Text::from(attributes), ..change("T", 2) };
+        let first = topics.send(ChangeTopics(vec![with("+message.type=FIFO")]));
+        let second = topics.send(ChangeTopics(vec![with("+reserve.time=72")]));
+        let ordered = topics.send(MarkOrdered(vec![Text::from("T")]));
+        let third = topics.send(ChangeTopics(vec![with("")]));
+        first.await.unwrap().unwrap();
+        second.await.unwrap().unwrap();
+        ordered.await.unwrap();
+        third.await.unwrap().unwrap();
+        let view = directory.topic("T").unwrap();
+        assert_eq!(view.config.attributes.len(), 2, "{:?}", view.config);
+        assert!(!view.config.order, "the last change says so");
+        assert_eq!(saved_in(dir.path()).topic_config_table["T"], view.config);
+        assert_eq!(topics.send(AllTopics).await.unwrap().table().data_version.counter, 4);
+    });
+}
+
+#[test]
+fn a_topic_deleted_and_made_again_at_once_has_no_old_queues() {
+    let dir = tempfile::tempdir().unwrap();
+    actix_rt::System::new().block_on(async {
+        let (topics, directory) = topics_in(dir.path());
+        let queues = QueueTable::load(&StoreConfig::in_dir(dir.path())).unwrap();
+        let old = topics.send(ensure("T")).await.unwrap().unwrap();
+        let old = directory.queue(&old, 0, &queues).unwrap().unwrap();
+        let gone = topics.send(DeleteTopic { topic: Text::from("T"), with: Vec::new() });
+        let again = topics.send(ChangeTopics(vec![change("T", 1)]));
+        gone.await.unwrap().unwrap();
+        again.await.unwrap().unwrap();
+        let view = directory.topic("T").unwrap();
+        assert_eq!(view.queue_count(), 1);
+        assert!(!directory.is_current(&old));
     });
 }
 

@@ -10,7 +10,7 @@ use troupemq_codec::topic::{DataVersion, TopicConfigTable};
 
 use super::*;
 use crate::golden::conversation;
-use crate::topic::{TopicRules, TopicTable};
+use crate::topics::table::{TopicRules, TopicTable};
 
 fn identity() -> Identity {
     Identity {
@@ -29,7 +29,6 @@ fn new_broker() -> TopicSnapshot {
         auto_create: true,
         default_queues: 4,
         revive_queues: 8,
-        mixed_types: false,
     };
     TopicTable::new(TopicConfigTable::default(), rules).snapshot()
 }

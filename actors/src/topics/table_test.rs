@@ -3,6 +3,12 @@
 //! Invariants:
 //! - time is a number here.
 
+use std::collections::BTreeMap;
+
+use troupemq_codec::ResponseCode;
+use troupemq_codec::topic::{DataVersion, PERM_READ, PERM_WRITE};
+
+use super::table::*;
 use super::*;
 
 fn rules() -> TopicRules {
@@ -12,7 +18,6 @@ fn rules() -> TopicRules {
         auto_create: true,
         default_queues: 4,
         revive_queues: 8,
-        mixed_types: false,
     }
 }
 
@@ -22,6 +27,10 @@ fn table() -> TopicTable {
 
 fn change(topic: &str, queues: i32) -> TopicChange {
     TopicChange { config: plain(topic, queues), attributes: Text::default() }
+}
+
+fn put(table: &mut TopicTable, topic: &str, queues: i32, now_ms: i64) {
+    table.put(Arc::new(plain(topic, queues)), now_ms);
 }
 
 fn text(text: &str) -> Text {
@@ -118,35 +127,33 @@ fn a_topic_of_a_group_needs_no_template() {
 }
 
 #[test]
-fn the_same_change_again_moves_no_version() {
+fn each_topic_that_is_put_moves_the_version() {
     let mut table = table();
-    assert!(table.change(change("T", 3), 1).unwrap().is_some());
-    assert!(table.change(change("T", 3), 2).unwrap().is_none());
-    assert_eq!(table.version(), DataVersion { counter: 1, state_version: 0, timestamp: 1 });
-    assert_eq!(table.change(change("T", 5), 3).unwrap().unwrap().read_queue_nums, 5);
-    assert_eq!(table.version().counter, 2);
+    put(&mut table, "T", 3, 1);
+    put(&mut table, "T", 5, 3);
+    assert_eq!(table.get("T").unwrap().read_queue_nums, 5);
+    assert_eq!(table.version(), DataVersion { counter: 2, state_version: 0, timestamp: 3 });
 }
 
 #[test]
-fn attributes_are_kept_unless_the_change_names_them() {
-    let mut table = table();
-    let typed = TopicChange { attributes: text("+message.type=FIFO"), ..change("T", 3) };
-    table.change(typed, 1).unwrap();
-    let kept = table.change(change("T", 4), 2).unwrap().unwrap();
-    assert_eq!(attributes::message_type(&kept), Some("FIFO"));
-    let removed = TopicChange { attributes: text("-message.type"), ..change("T", 4) };
-    assert_eq!(attributes::message_type(&table.change(removed, 3).unwrap().unwrap()), None);
-    let mixed = TopicChange { attributes: text("+message.type=MIXED"), ..change("M", 4) };
-    let refusal = table.change(mixed, 4).unwrap_err();
-    assert_eq!(refusal.code, ResponseCode::INVALID_PARAMETER);
-    assert!(table.get("M").is_none());
+fn a_list_with_a_name_that_is_not_allowed_or_stands_twice_is_refused() {
+    let table = table();
+    let check = |names: &[&str]| {
+        let changes: Vec<_> = names.iter().map(|name| change(name, 1)).collect();
+        table.check_names(&changes).map_err(|refusal| refusal.remark)
+    };
+    assert_eq!(check(&["T", "U"]), Ok(()));
+    assert_eq!(check(&["T", "U", "T"]), Err("the topic T stands twice in the list".to_owned()));
+    assert_eq!(check(&["T", "TBW102"]).unwrap_err(), "The topic[TBW102] is conflict with system topic.");
+    assert!(check(&["T", "a.b"]).is_err());
+    assert_eq!(check(&[""]).unwrap_err(), "The specified topic is blank.");
 }
 
 #[test]
 fn what_is_the_systems_own_is_neither_changed_nor_deleted() {
     let mut table = table();
     for topic in ["TBW102", "GoldCluster", "broker-a", "rmq_sys_x", "TRANS_CHECK_MAX_TIME_TOPIC"] {
-        let refusal = table.change(change(topic, 3), 1).unwrap_err();
+        let refusal = table.check_names(&[change(topic, 3)]).unwrap_err();
         assert_eq!(refusal.remark, format!("The topic[{topic}] is conflict with system topic."));
         assert_eq!(refusal.code, ResponseCode::INVALID_PARAMETER);
         assert_eq!(table.delete(topic, 1).unwrap_err(), refusal);
@@ -156,35 +163,13 @@ fn what_is_the_systems_own_is_neither_changed_nor_deleted() {
 }
 
 #[test]
-fn numbers_out_of_bounds_are_refused() {
-    let mut table = table();
-    for queues in [-1, QUEUES_MAX + 1] {
-        assert!(table.change(change("T", queues), 1).is_err());
-    }
-    let mut odd = change("T", 1);
-    odd.config.perm = 16;
-    assert!(table.change(odd, 1).is_err());
-}
-
-#[test]
 fn a_deleted_topic_is_gone_and_moves_the_version() {
     let mut table = table();
-    table.change(change("T", 3), 1).unwrap();
+    put(&mut table, "T", 3, 1);
     assert!(table.delete("T", 2).unwrap().is_some());
     assert!(table.delete("T", 3).unwrap().is_none());
     assert!(table.get("T").is_none());
     assert_eq!(table.version(), DataVersion { counter: 2, state_version: 0, timestamp: 2 });
-}
-
-#[test]
-fn ordered_topics_are_marked_and_others_left() {
-    let mut table = table();
-    table.change(change("T", 3), 1).unwrap();
-    let changed = table.mark_ordered(["T", "Nobody"].into_iter(), 2);
-    assert_eq!(changed.len(), 1);
-    assert!(table.get("T").unwrap().order);
-    assert!(table.mark_ordered(["T"].into_iter(), 3).is_empty());
-    assert_eq!(table.version().counter, 2);
 }
 
 #[test]

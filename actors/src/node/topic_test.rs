@@ -1,0 +1,137 @@
+//! Topics in use over a socket: what becomes of pulls on hold when a topic changes, goes, or rests.
+//!
+//! Invariants:
+//! - every test has its own node, folder and ports.
+
+use std::sync::Arc;
+
+use troupemq_codec::request::{
+    DeleteTopicInBroker, DeleteTopicInBrokerHeader, PULL_SUSPENDS, PullMessage, PullMessageHeader,
+    UpdateAndCreateTopic, UpdateAndCreateTopicHeader, ViewBrokerStatsData, ViewBrokerStatsDataHeader,
+};
+use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::ManualClock;
+
+use crate::NodeClock;
+use crate::node::{Node, NodeHandle};
+use crate::testing::{Client, pull_header, request, small_broker, start_broker};
+use crate::topics::Rests;
+
+fn change(queues: i32, perm: i32) -> Command {
+    request::<UpdateAndCreateTopic>(&UpdateAndCreateTopicHeader {
+        topic: Text::from("T"),
+        default_topic: Text::from("TBW102"),
+        read_queue_nums: queues,
+        write_queue_nums: queues,
+        perm,
+        topic_filter_type: Text::from("SINGLE_TAG"),
+        ..Default::default()
+    })
+}
+
+fn delete() -> Command {
+    request::<DeleteTopicInBroker>(&DeleteTopicInBrokerHeader { topic: Text::from("T") })
+}
+
+/// A pull that waits at the end of a queue for 15 s, longer than any of these tests takes.
+fn waiting_pull(queue_id: i32, offset: i64) -> Command {
+    let header = pull_header("T", queue_id, offset, "*");
+    let sys_flag = header.sys_flag | PULL_SUSPENDS;
+    request::<PullMessage>(&PullMessageHeader { sys_flag, ..header })
+}
+
+/// Has pulls wait at queues 0 and 1 of a topic with two queues, and gives who waits.
+fn two_wait(node: &NodeHandle) -> [Client; 2] {
+    let mut admin = Client::of(node);
+    assert_eq!(admin.call(change(2, 6)).code, 0);
+    let broker = node.broker().unwrap();
+    let view = broker.directory.topic("T").unwrap();
+    [0, 1].map(|queue_id| {
+        let mut client = Client::of(node);
+        client.send(waiting_pull(queue_id, 0));
+        let queue = broker.directory.queue(&view, queue_id, &broker.queues).unwrap().unwrap();
+        while !queue.is_waited_for() {
+            std::thread::yield_now();
+        }
+        client
+    })
+}
+
+fn answers(waiting: &mut [Client; 2]) -> [ResponseCode; 2] {
+    waiting.each_mut().map(|client| client.receive().expect("an answer").response_code())
+}
+
+#[test]
+fn pulls_on_hold_at_a_deleted_topic_hear_that_it_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut waiting = two_wait(&node);
+    assert_eq!(Client::of(&node).call(delete()).code, 0);
+    assert_eq!(answers(&mut waiting), [ResponseCode::TOPIC_NOT_EXIST; 2]);
+}
+
+#[test]
+fn pulls_on_hold_at_a_topic_that_may_not_be_read_any_more_hear_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut waiting = two_wait(&node);
+    assert_eq!(Client::of(&node).call(change(2, 2)).code, 0);
+    assert_eq!(answers(&mut waiting), [ResponseCode::NO_PERMISSION; 2]);
+}
+
+#[test]
+fn a_pull_on_hold_at_a_queue_that_a_topic_gives_up_hears_so_and_others_wait_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let [mut stays, mut goes] = two_wait(&node);
+    assert_eq!(Client::of(&node).call(change(1, 6)).code, 0);
+    assert_eq!(goes.receive().expect("an answer").response_code(), ResponseCode::INVALID_PARAMETER);
+    assert_eq!(Client::of(&node).produce("T", 0, b"x", "").code, 0);
+    assert_eq!(stays.receive().expect("it is woken").response_code(), ResponseCode::SUCCESS);
+}
+
+#[test]
+fn a_topic_made_again_holds_pulls_and_wakes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut admin = Client::of(&node);
+    for body in [b"a", b"b"] {
+        let [mut first, second] = two_wait(&node);
+        assert_eq!(admin.produce("T", 0, body, "").code, 0);
+        let woken = first.receive().expect("it is woken");
+        assert_eq!((woken.code, woken.fields.get("nextBeginOffset")), (0, Some("1")));
+        drop(second);
+        assert_eq!(admin.call(delete()).code, 0);
+    }
+}
+
+#[test]
+fn a_topic_that_rests_is_sent_to_and_held_at_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(1_795_000_000_000));
+    let node = Node::start(crate::NodeConfig { clock: NodeClock(clock.clone()), ..small_broker(dir.path()) });
+    let node = node.unwrap();
+    let mut client = Client::of(&node);
+    assert_eq!(client.call(change(1, 6)).code, 0);
+    let broker = node.broker().unwrap().clone();
+    let counters = broker.directory.topic("T").unwrap().counters.clone();
+    clock.advance_ms(60_000);
+    broker.topics.try_send(Rests(Text::from("T"))).unwrap();
+    // The answer comes after the owner of the topics has let it rest.
+    assert_eq!(client.call(change(1, 6)).code, 0);
+    assert_eq!(client.produce("T", 0, b"x", "").code, 0);
+    assert!(!counters.claim(), "the send has it attended to");
+    let mut reader = Client::of(&node);
+    reader.send(waiting_pull(0, 1));
+    let view = broker.directory.topic("T").unwrap();
+    let queue = broker.directory.queue(&view, 0, &broker.queues).unwrap().unwrap();
+    while !queue.is_waited_for() {
+        std::thread::yield_now();
+    }
+    assert_eq!(client.produce("T", 0, b"y", "").code, 0);
+    assert_eq!(reader.receive().expect("it is woken").code, 0);
+    let header = ViewBrokerStatsDataHeader { name: "TOPIC_PUT_NUMS".into(), key: "T".into() };
+    assert_eq!(client.call(request::<ViewBrokerStatsData>(&header)).code, 0, "what was stored is counted");
+    let unknown = ViewBrokerStatsDataHeader { key: "Nowhere".into(), ..header };
+    assert_eq!(client.call(request::<ViewBrokerStatsData>(&unknown)).code, 1);
+}
