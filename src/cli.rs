@@ -5,22 +5,37 @@
 //! - `--json` prints one JSON object a line and nothing else on standard output.
 
 mod bench;
+mod cluster;
+mod completions;
 mod consume;
+mod group;
 mod logs;
+mod message;
+mod offset;
 mod output;
 mod produce;
 mod serve;
 mod settings;
+mod show;
 mod store;
+mod table;
+mod topic;
+mod when;
 
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use troupemq::{Client, ClientError};
 
+/// What the exit code says; see [`Failure::exit_code`].
+const EXIT_CODES: &str = "\
+Without a command: name server and broker in one process, with their defaults.
+
+Exit codes: 0 done, 1 failed, 2 wrong command line, 3 a server cannot be reached, 4 a server refused, 5 not found.";
+
 /// Message broker compatible with Apache RocketMQ.
 #[derive(Debug, Parser)]
-#[command(name = "troupemq", version, about, args_conflicts_with_subcommands = true)]
+#[command(name = "troupemq", version, about, after_help = EXIT_CODES)]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Task>,
@@ -42,6 +57,17 @@ enum Task {
     Bench(bench::Bench),
     #[command(subcommand)]
     Store(store::Store),
+    #[command(subcommand)]
+    Topic(topic::Topic),
+    #[command(subcommand)]
+    Group(group::Group),
+    #[command(subcommand)]
+    Offset(offset::Offset),
+    #[command(subcommand)]
+    Message(message::Message),
+    #[command(subcommand)]
+    Cluster(cluster::Cluster),
+    Completions(completions::Completions),
 }
 
 /// Where the cluster is.
@@ -62,7 +88,24 @@ enum Failure {
     #[error(transparent)]
     Settings(#[from] settings::SettingsError),
     #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
     Other(String),
+}
+
+impl Failure {
+    /// A code for each class of failure, so that scripts need not read texts.
+    fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Usage(_) => 2,
+            Failure::Client(error) if error.is_transport() => 3,
+            Failure::NotFound(_) | Failure::Client(ClientError::NoRoute { .. }) => 5,
+            Failure::Client(error) if error.code().is_some() => 4,
+            _ => 1,
+        }
+    }
 }
 
 impl Cluster {
@@ -77,6 +120,10 @@ pub(crate) fn run() -> ExitCode {
     if let Err(why) = logs::start(&line.log) {
         return failed(&Failure::Other(why));
     }
+    if line.command.is_some() && line.serve != serve::Both::default() {
+        let why = "flags of the server stand before a command: they belong behind `broker` or `namesrv`";
+        return failed(&Failure::Usage(why.to_owned()));
+    }
     let done = match line.command {
         Some(Task::Produce(task)) => on_tokio(task.run()),
         Some(Task::Consume(task)) => on_tokio(task.run()),
@@ -84,6 +131,12 @@ pub(crate) fn run() -> ExitCode {
         Some(Task::NameServer(task)) => on_tokio(task.run()),
         Some(Task::Broker(task)) => on_tokio(task.run()),
         Some(Task::Store(task)) => task.run(),
+        Some(Task::Topic(task)) => on_tokio(task.run()),
+        Some(Task::Group(task)) => on_tokio(task.run()),
+        Some(Task::Offset(task)) => on_tokio(task.run()),
+        Some(Task::Message(task)) => on_tokio(task.run()),
+        Some(Task::Cluster(task)) => on_tokio(task.run()),
+        Some(Task::Completions(task)) => task.run(),
         None => on_tokio(line.serve.run()),
     };
     match done {
@@ -94,7 +147,7 @@ pub(crate) fn run() -> ExitCode {
 
 fn failed(failure: &Failure) -> ExitCode {
     eprintln!("troupemq: {failure}");
-    ExitCode::FAILURE
+    failure.exit_code().into()
 }
 
 /// Runs a command of the client on a runtime of its own.

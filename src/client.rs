@@ -20,6 +20,7 @@
 //! Contents: [`producer`] sends, [`consumer`] receives as a member of a group, [`pull`] reads queues by hand;
 //! below them `hub` (what a client knows and tells all brokers), `routes`, `peers`, `link`.
 
+pub mod admin;
 mod allocation;
 pub mod consumer;
 pub mod error;
@@ -129,6 +130,14 @@ impl Client {
             let link = self.hub.peers.link(&address).await?;
             link.ask::<UpdateAndCreateTopic>(&header, Bytes::new(), self.hub.within).await?;
         }
+        self.await_route(topic).await
+    }
+
+    /// Returns when a name server gives the route of a topic that was just made.
+    ///
+    /// # Errors
+    /// [`ClientError::NoRoute`] if no broker has registered the topic after some seconds.
+    pub async fn await_route(&self, topic: &str) -> Result<(), ClientError> {
         let mut tries = 1..=ROUTE_TRIES;
         loop {
             self.hub.routes.doubt(topic);

@@ -9,6 +9,7 @@
 
 pub mod client;
 
+pub use client::admin::{Admin, BrokerPlace, ResetTo};
 pub use client::consumer::{ConsumerBuilder, Deliveries, Delivery};
 pub use client::error::ClientError;
 pub use client::message::{Message, Received};

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - standard output belongs to the user of a command, logs go to standard error;
-//! - the exit code is 0 if all was done, 1 if something failed, 2 if the command line is wrong.
+//! - the exit code tells the class of a failure: see `troupemq --help`.
 #![forbid(unsafe_code)]
 
 mod cli;

@@ -2,6 +2,8 @@
 //!
 //! Invariants:
 //! - every test has its own folder and ports the system chose; none sleeps, each wait ends with what it waits for.
+#[path = "end_to_end/admin.rs"]
+mod admin;
 #[path = "end_to_end/bad_input.rs"]
 mod bad_input;
 #[path = "end_to_end/client.rs"]

@@ -4,15 +4,14 @@
 //! - a message is acknowledged only after its line was written;
 //! - the command leaves its group in order, also on an interrupt.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Serialize;
 use tokio::time::timeout;
 use troupemq::{Deliveries, Delivery, Received};
 
 use super::output::Output;
+use super::show::Shown;
 use super::{Cluster, Failure};
 
 /// Receive messages: each becomes a line of standard output
@@ -64,29 +63,6 @@ impl std::str::FromStr for From {
             _ => text.parse().map(From::Time).map_err(|_| "first, last or epoch ms is wanted".to_owned()),
         }
     }
-}
-
-/// A message as JSON.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown<'a> {
-    topic: &'a str,
-    tag: Option<&'a str>,
-    keys: Vec<&'a str>,
-    message_id: String,
-    broker_name: &'a str,
-    queue_id: i32,
-    queue_offset: i64,
-    log_offset: i64,
-    born_timestamp: i64,
-    store_timestamp: i64,
-    reconsume_times: i32,
-    properties: BTreeMap<&'a str, &'a str>,
-    /// The body, if it is text.
-    body: Option<&'a str>,
-    /// The body, if it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body_hex: Option<String>,
 }
 
 impl Consume {
@@ -149,25 +125,7 @@ impl Consume {
         if !self.json {
             return output.line(message.body());
         }
-        let body = std::str::from_utf8(message.body()).ok();
-        output.json(&Shown {
-            topic: message.topic(),
-            tag: message.tag(),
-            keys: message.keys().collect(),
-            message_id: message.message_id(),
-            broker_name: &message.queue().broker_name,
-            queue_id: message.queue().queue_id,
-            queue_offset: message.queue_offset(),
-            log_offset: message.log_offset(),
-            born_timestamp: message.born_timestamp_ms(),
-            store_timestamp: message.store_timestamp_ms(),
-            reconsume_times: message.reconsume_times(),
-            properties: message.properties().collect(),
-            body,
-            body_hex: body
-                .is_none()
-                .then(|| message.body().iter().map(|byte| format!("{byte:02x}")).collect()),
-        })
+        output.json(&Shown::of(message))
     }
 }
 

@@ -22,6 +22,11 @@ impl Output {
         self.0.write_all(bytes).and_then(|()| self.0.write_all(b"\n")).map_err(failure)
     }
 
+    /// Bytes with no end of line of their own.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.0.write_all(bytes).map_err(failure)
+    }
+
     /// One JSON object.
     pub(super) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         serde_json::to_writer(&mut self.0, value).map_err(|cause| failure(cause.into()))?;

@@ -29,7 +29,7 @@ const REGISTRATION_MAX: Duration = Duration::from_secs(2);
 const REGISTRATION_STEP: Duration = Duration::from_millis(1);
 
 /// Settings of a broker.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub(super) struct BrokerFlags {
     /// Where the broker listens [default: 0.0.0.0:10911]
     #[arg(long, value_name = "ADDR")]
@@ -61,7 +61,7 @@ pub(super) struct BrokerFlags {
 }
 
 /// When a message counts as stored.
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum Flush {
     /// When the disk has it
     Sync,
@@ -70,7 +70,7 @@ enum Flush {
 }
 
 /// Name server and broker in one process.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub(super) struct Both {
     #[command(flatten)]
     broker: BrokerFlags,

@@ -33,7 +33,7 @@ pub(crate) const TEMPLATE_QUEUES_MAX: i32 = 4;
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
     topic: Text,
-    data: TopicRouteData,
+    pub(crate) data: TopicRouteData,
     asked_at: Instant,
 }
 
@@ -161,6 +161,11 @@ impl Routes {
         }
         // It is not kept: after the first send the real one is there.
         Ok(Arc::new(Route { topic: topic.into(), data, asked_at: Instant::now() }))
+    }
+
+    /// Their addresses as they were given.
+    pub(crate) fn name_servers(&self) -> &[String] {
+        &self.name_servers
     }
 
     /// Connects to the first name server that can be reached.

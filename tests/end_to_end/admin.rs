@@ -1,0 +1,121 @@
+//! The commands of administration, as a person or a script uses them.
+//!
+//! Invariants:
+//! - what a table says is what `--json` says; the exit code tells the class of a failure.
+
+use crate::daemon::{Daemon, Ended, run, store};
+
+/// Runs a command that must succeed; its output.
+fn done(arguments: &str) -> String {
+    let Ended { stdout, stderr, code } = run(arguments, "");
+    assert_eq!(code, Some(0), "{arguments}: {stderr}");
+    stdout
+}
+
+/// The exit code and complaint of a command.
+fn failed(arguments: &str) -> (Option<i32>, String) {
+    let ended = run(arguments, "");
+    (ended.code, ended.stderr)
+}
+
+/// Cells of a table without its heading.
+fn cells(table: &str) -> Vec<Vec<&str>> {
+    table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn a_topic_is_made_listed_changed_and_deleted() {
+    let (_folder, store) = store();
+    let daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    done(&format!("topic create {flag} orders --queues 3"));
+    assert_eq!(cells(&done(&format!("topic list {flag}"))), [["orders", "3", "rw", "1"]]);
+    done(&format!("topic update {flag} orders --perm r --attribute +message.type=NORMAL"));
+    let shown = done(&format!("topic show {flag} orders"));
+    assert!(shown.contains("b: 3 queues to read, 3 to write, r, message.type=NORMAL"), "{shown}");
+    let json = done(&format!("topic list {flag} --json --all"));
+    assert!(
+        json.lines().any(|line| line == r#"{"topic":"orders","queues":3,"perm":"r","brokers":1}"#),
+        "{json}"
+    );
+    assert!(json.contains("TBW102"), "{json}");
+    done(&format!("topic delete {flag} orders"));
+    assert_eq!(done(&format!("topic list {flag}")), "topic  queues  perm  brokers\n");
+}
+
+#[test]
+fn a_group_is_followed_reset_and_copied() {
+    let (_folder, store) = store();
+    let daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    done(&format!("topic create {flag} orders --queues 1"));
+    done(&format!("produce {flag} -t orders --key k1 hello"));
+    done(&format!("produce {flag} -t orders --key k2 again"));
+    done(&format!("group create {flag} g --retries 3"));
+    assert_eq!(done(&format!("consume {flag} -t orders --group g --count 1")), "hello\n");
+    assert_eq!(cells(&done(&format!("group list {flag}"))), [["g", "0", "1", "0.0", "3"]]);
+    let progress = done(&format!("offset show {flag} g --topic orders"));
+    assert_eq!(cells(&progress)[0][..6], ["orders", "b", "0", "1", "2", "1"]);
+    assert_eq!(cells(&done(&format!("offset reset {flag} g orders --to latest"))), [["b", "0", "2"]]);
+    assert_eq!(cells(&done(&format!("offset reset {flag} g orders --to 0:1"))), [["b", "0", "1"]]);
+    done(&format!("group create {flag} copy"));
+    done(&format!("offset clone {flag} g copy"));
+    let copied = done(&format!("offset show {flag} copy --topic orders --json"));
+    assert!(copied.contains(r#""committed":1"#), "{copied}");
+    done(&format!("group update {flag} g --enabled false"));
+    assert!(done(&format!("group show {flag} g")).starts_with("reads: no"));
+    done(&format!("group delete {flag} g"));
+    assert_eq!(failed(&format!("group show {flag} g")).0, Some(5));
+}
+
+#[test]
+fn messages_are_found_by_key_and_by_both_ids() {
+    let (_folder, store) = store();
+    let daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    done(&format!("topic create {flag} orders --queues 1"));
+    done(&format!("produce {flag} -t orders --key k1 --tag new hello"));
+    let found = done(&format!("message find {flag} orders --key k1 --since 1h"));
+    let line = cells(&found).remove(0);
+    assert_eq!(line[3..], ["b", "0", "0", "new", "hello"]);
+    let shown = done(&format!("message show {flag} orders {}", line[0]));
+    assert!(shown.ends_with("\nhello\n") && shown.contains("KEYS = k1"), "{shown}");
+    let place =
+        shown.lines().find_map(|line| line.strip_prefix("place         ")).expect("its place is shown");
+    let place = place.split(' ').next().expect("a word");
+    assert_eq!(done(&format!("message show {flag} orders {place}")), shown);
+    assert_eq!(failed(&format!("message find {flag} orders --key k2")).0, Some(5));
+    assert_eq!(failed(&format!("message show {flag} orders {}", "0".repeat(32))).0, Some(5));
+}
+
+#[test]
+fn brokers_are_listed_and_a_setting_is_changed() {
+    let (_folder, store) = store();
+    let daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    let list = done(&format!("cluster list {flag}"));
+    assert_eq!(cells(&list)[0][..3], ["DefaultCluster", "b", "0"]);
+    assert!(done(&format!("cluster status {flag} b")).contains("bootTimestamp"));
+    done(&format!("cluster config {flag} b maxMessageSize=5000"));
+    assert_eq!(
+        cells(&done(&format!("cluster config {flag} b maxMessageSize"))),
+        [["maxMessageSize", "5000"]]
+    );
+    let (code, why) = failed(&format!("cluster config {flag} b maxMessageSize=1"));
+    assert_eq!(code, Some(4));
+    assert!(why.contains("maxMessageSize = 1 is out of bounds"), "{why}");
+    assert_eq!(failed(&format!("cluster status {flag} nobody")).0, Some(5));
+}
+
+#[test]
+fn the_exit_code_tells_the_class_of_a_failure() {
+    let (code, why) = failed("topic list -n 127.0.0.1:1");
+    assert_eq!(code, Some(3));
+    assert!(why.contains("127.0.0.1:1"), "{why}");
+    assert_eq!(failed("topic").0, Some(2));
+    assert_eq!(failed("topic create t --attribute nonsense -n 127.0.0.1:1").0, Some(3));
+    let (code, why) = failed("--listen 127.0.0.1:0 topic list");
+    assert_eq!(code, Some(2));
+    assert!(why.contains("belong behind"), "{why}");
+    assert!(done("--log=off completions bash").contains("_troupemq"));
+}
