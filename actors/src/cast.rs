@@ -24,6 +24,7 @@ use crate::credits::Credits;
 use crate::detour::Detours;
 use crate::directory::{Directory, TopicView};
 use crate::dispatcher::Dispatcher;
+use crate::filters::book::FilterBook;
 use crate::flush::Flush;
 use crate::groups::Groups;
 use crate::heartbeat::HeartbeatScanner;
@@ -70,6 +71,7 @@ pub const CAST: &[Role] = &[
         "topic in use",
         "its configuration and view, which of its queues are in use, its statistics",
     ),
+    role("Filters", "broker", "who filters what by properties; publishes the filters"),
     role("Groups", "broker", "configuration of consumer groups; publishes the views of groups"),
     role("RebalanceCoordinator", "consumer group", "members, subscriptions, leases on queues"),
     role("ConsumerOffsets", "store", "committed offsets, resets"),
@@ -139,6 +141,8 @@ pub struct BrokerCast {
     pub topics: Addr<Topics>,
     /// Makes and changes consumer groups.
     pub groups: Addr<Groups>,
+    /// Who filters what by properties.
+    pub filters: FilterBook,
     /// How far groups have read.
     pub offsets: Addr<ConsumerOffsets>,
     /// Number of resets that wait for a pull.

@@ -128,8 +128,17 @@ pub struct BrokerConfig {
     pub max_filter_message_size: usize,
     /// Share of memory, in per cent, beyond which a backlog counts as on disk. Default: 40. Bounds: 1..=90.
     pub access_message_in_memory_max_ratio: u64,
-    /// Whether SQL92 filters are served. Default: false.
+    /// Whether SQL92 filters are served. Default: true, unlike Java's.
     pub enable_property_filter: bool,
+    /// Whether each stored message is asked which SQL92 filters it matches, so that pulls need not look at it;
+    /// the answer is kept where `enableConsumeQueueExt` is on too. Default: false.
+    pub enable_calc_filter_bit_map: bool,
+    /// Groups that filter one topic, as the bits for them are laid out. Default: 32. Bounds: 1..=100 000.
+    pub expect_consumer_num_use_filter: u32,
+    /// How often the bits may say "perhaps" for "no", in per cent. Default: 20. Bounds: 1..=99.
+    pub max_error_rate_of_bloom_filter: u32,
+    /// How long the filter of a group that is gone is kept, in ms. Default: 24 hours. Bounds: 0.. .
+    pub filter_data_clean_time_span: i64,
     /// Whether transactional messages are refused. Default: false.
     pub reject_transaction_message: bool,
     /// Age from which a half message is asked about, in ms. Default: 6000. Bounds: 1.. .
@@ -331,7 +340,15 @@ impl BrokerConfig {
         within("transactionTimeOut", self.transaction_time_out, 1, i64::MAX, "1..")?;
         within("transactionCheckMax", self.transaction_check_max, 1, 1000, "1..=1000")?;
         within("transactionCheckInterval", self.transaction_check_interval, 1, i64::MAX, "1..")?;
-        within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")
+        within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")?;
+        self.check_filters()
+    }
+
+    fn check_filters(&self) -> Result<(), ConfigError> {
+        let groups = self.expect_consumer_num_use_filter;
+        within("expectConsumerNumUseFilter", groups, 1, 100_000, "1..=100000")?;
+        within("maxErrorRateOfBloomFilter", self.max_error_rate_of_bloom_filter, 1, 99, "1..=99")?;
+        within("filterDataCleanTimeSpan", self.filter_data_clean_time_span, 0, i64::MAX, "0..")
     }
 
     /// How often everything is registered with the name servers, in ms.
@@ -377,7 +394,11 @@ impl Default for BrokerConfig {
             max_transfer_bytes_on_message_in_disk: 64 << 10,
             max_filter_message_size: 16_000,
             access_message_in_memory_max_ratio: 40,
-            enable_property_filter: false,
+            enable_property_filter: true,
+            enable_calc_filter_bit_map: false,
+            expect_consumer_num_use_filter: 32,
+            max_error_rate_of_bloom_filter: 20,
+            filter_data_clean_time_span: 24 * 3_600_000,
             reject_transaction_message: false,
             transaction_time_out: 6000,
             transaction_check_max: 15,

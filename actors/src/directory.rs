@@ -16,6 +16,7 @@ use actix::Addr;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use dashmap::DashMap;
 use troupemq_codec::Text;
+use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::group::SubscriptionGroupConfig;
 use troupemq_codec::topic::TopicConfig;
 use troupemq_store::{ConsumeQueue, QueueTable, StoreError};
@@ -87,6 +88,8 @@ pub struct GroupSubscription {
     pub expression: Text,
     /// The client's version of it, in epoch ms.
     pub version: i64,
+    /// The same, compiled when it came; none if that fails.
+    pub filter: Option<Arc<MessageFilter>>,
 }
 
 impl Directory {

@@ -11,7 +11,7 @@ pub mod table;
 
 use std::sync::Arc;
 
-use actix::{Actor, Context, Handler, Message, MessageResult};
+use actix::{Actor, Addr, Context, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use troupemq_store::tables::TableFile;
@@ -19,6 +19,7 @@ use troupemq_store::tables::TableFile;
 use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::directory::{Directory, GroupView};
+use crate::filters::Filters;
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::rebalance::RebalanceCoordinator;
@@ -64,18 +65,20 @@ pub struct Groups {
     file: TableFile<SubscriptionGroupTable>,
     saving: Saving<Held<Saved>>,
     directory: Arc<Directory>,
+    filters: Addr<Filters>,
     clock: NodeClock,
 }
 
 impl Groups {
-    /// The owner of `table`, which is saved in `file`.
+    /// The owner of `table`, which is saved in `file`. Its coordinators tell `filters` what their groups filter.
     pub fn new(
         table: GroupTable,
         file: TableFile<SubscriptionGroupTable>,
         directory: Arc<Directory>,
+        filters: Addr<Filters>,
         clock: NodeClock,
     ) -> Groups {
-        Groups { table, file, saving: Saving::default(), directory, clock }
+        Groups { table, file, saving: Saving::default(), directory, filters, clock }
     }
 
     /// Publishes a configuration; a group that is new gets its coordinator.
@@ -87,7 +90,8 @@ impl Groups {
         }
         let context = Context::<RebalanceCoordinator>::new();
         let view = Arc::new(GroupView::new(config, actix::AsyncContext::address(&context)));
-        let coordinator = RebalanceCoordinator::new(view.clone(), self.directory.clone(), self.clock.clone());
+        let (directory, filters) = (self.directory.clone(), self.filters.clone());
+        let coordinator = RebalanceCoordinator::new(view.clone(), directory, filters, self.clock.clone());
         context.run(coordinator);
         self.directory.publish_group(view.clone());
         view

@@ -18,6 +18,7 @@ pub mod credits;
 pub mod detour;
 pub mod directory;
 pub mod dispatcher;
+pub mod filters;
 pub mod flush;
 #[cfg(test)]
 mod golden;

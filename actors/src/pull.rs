@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use actix::prelude::SendError;
 use actix::{Arbiter, Message};
-use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::request::{
     LitePullMessage, PULL_COMMITS_OFFSET, PULL_SUSPENDS, PullMessage, PullMessageHeader,
 };
@@ -33,6 +32,7 @@ use crate::net::session::answer;
 use crate::net::wire::Wire;
 use crate::net::{Link, Refusal};
 use crate::offsets::{GroupQueue, TakeReset};
+use crate::pull::check::Selects;
 use crate::pull::read::{Bounds, Reading, Source, Status};
 use crate::queue::{OnHold, Park};
 use crate::router::Served;
@@ -57,7 +57,7 @@ pub struct Parcel {
     /// The queue.
     pub queue: Arc<QueueView>,
     /// What it selects.
-    pub filter: Arc<MessageFilter>,
+    pub selects: Selects,
     /// Why it came back, if it was held.
     pub wakened: Option<Wakened>,
     /// When it wants its answer at the latest, once it was held, in monotonic nanoseconds.
@@ -135,7 +135,7 @@ fn go_on(
     match resolved {
         Err(refused) => reply::refuse(wire, &request, refused),
         Ok(resolved) => {
-            let check::Resolved { header, topic, queue, filter } = resolved;
+            let check::Resolved { header, topic, queue, selects } = resolved;
             let link = wire.link.clone();
             let parcel = Parcel {
                 request,
@@ -143,7 +143,7 @@ fn go_on(
                 link,
                 topic,
                 queue,
-                filter,
+                selects,
                 wakened: None,
                 deadline: None,
                 is_warm: false,
@@ -197,8 +197,8 @@ pub(crate) fn resume(wire: &Rc<Wire>, parcel: Box<Parcel>) {
 fn check_again(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     match check::resolve(cast, &wire.link, &parcel.request) {
         Err(refused) => reply::refuse(wire, &parcel.request, refused),
-        Ok(check::Resolved { topic, queue, filter, .. }) => {
-            (parcel.topic, parcel.queue, parcel.filter) = (topic, queue, filter);
+        Ok(check::Resolved { topic, queue, selects, .. }) => {
+            (parcel.topic, parcel.queue, parcel.selects) = (topic, queue, selects);
             serve(wire, cast, parcel);
         }
     }
@@ -238,7 +238,7 @@ fn read(cast: &BrokerCast, parcel: &Parcel) -> Reading {
         ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, parcel.header.messages_max)
     };
     read::read(
-        &Source { units: &parcel.queue.units, log: &cast.log, filter: &parcel.filter, bounds },
+        &Source { units: &parcel.queue.units, log: &cast.log, selects: &parcel.selects, bounds },
         parcel.header.queue_offset,
     )
 }
@@ -262,7 +262,7 @@ fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
     let wish = u64::try_from(wish_ms).unwrap_or(0).saturating_mul(1_000_000);
     let deadline = *parcel.deadline.get_or_insert_with(|| cast.clock().nanos().saturating_add(wish));
     let queue = parcel.queue.clone();
-    let park = Park { from, deadline, filter: parcel.filter.clone(), parcel: OnHold::new(parcel) };
+    let park = Park { from, deadline, filter: parcel.selects.filter.clone(), parcel: OnHold::new(parcel) };
     let refused = match queue.actor() {
         Some(actor) => actor.try_send(park).err(),
         None => Some(SendError::Closed(park)),

@@ -16,7 +16,8 @@ pub mod members;
 
 use std::sync::Arc;
 
-use actix::{Actor, Context, Handler, Message, MessageResult};
+use actix::{Actor, Addr, Context, Handler, Message, MessageResult};
+use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::heartbeat_data::{ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData};
 use troupemq_codec::request::{NotifyConsumerIdsChanged, NotifyConsumerIdsChangedHeader};
 use troupemq_codec::topic::MessageQueue;
@@ -25,6 +26,7 @@ use troupemq_codec::{Command, Text};
 use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::directory::{Directory, GroupSubscription, GroupView, OnlineGroup};
+use crate::filters::{Filters, GroupFilters, PropertyFilter};
 use crate::net::LinkId;
 use locks::Locks;
 use members::{Beat, Changed, Member, Members};
@@ -100,6 +102,10 @@ pub struct RebalanceCoordinator {
     view: Arc<GroupView>,
     /// Connections by their names.
     directory: Arc<Directory>,
+    /// Who keeps what groups filter by properties.
+    filters: Addr<Filters>,
+    /// Whether `filters` could not be told of the last change.
+    is_untold: bool,
     /// Where the time comes from.
     clock: NodeClock,
     members: Members,
@@ -108,13 +114,27 @@ pub struct RebalanceCoordinator {
 
 impl RebalanceCoordinator {
     /// The coordinator of the group that `view` publishes.
-    pub fn new(view: Arc<GroupView>, directory: Arc<Directory>, clock: NodeClock) -> RebalanceCoordinator {
-        RebalanceCoordinator { view, directory, clock, members: Members::default(), locks: Locks::default() }
+    pub fn new(
+        view: Arc<GroupView>,
+        directory: Arc<Directory>,
+        filters: Addr<Filters>,
+        clock: NodeClock,
+    ) -> RebalanceCoordinator {
+        let (members, locks) = (Members::default(), Locks::default());
+        RebalanceCoordinator { view, directory, filters, is_untold: false, clock, members, locks }
     }
 
-    fn publish(&self) {
-        self.view.publish_online(online(&self.members));
+    fn publish(&mut self) {
+        let before = self.view.online();
+        let now = online(&self.members, before.as_deref());
+        let (filtered, filters) = (property_filters(before.as_deref()), property_filters(now.as_ref()));
+        self.view.publish_online(now);
         self.directory.note_change();
+        if self.is_untold || !is_alike(&filtered, &filters) {
+            let told = GroupFilters { group: self.view.name().clone(), filters };
+            // Nothing depends on it but speed; where the mailbox is full, the next heartbeat tells again.
+            self.is_untold = self.filters.try_send(told).is_err();
+        }
     }
 
     /// Tells every member that the queues are to be divided anew (NOTIFY_CONSUMER_IDS_CHANGED).
@@ -206,20 +226,56 @@ impl Handler<DescribeGroup> for RebalanceCoordinator {
 
 // ---- state
 
-/// What pulls of the group need to know; nothing while nobody is online.
-fn online(members: &Members) -> Option<OnlineGroup> {
+/// What pulls of the group need to know; nothing while nobody is online. What was compiled `before` is used again.
+fn online(members: &Members, before: Option<&OnlineGroup>) -> Option<OnlineGroup> {
     if members.is_empty() {
         return None;
     }
     let subscriptions = members.subscriptions().values().map(|subscription| {
+        let known = before.and_then(|before| before.subscriptions.get(&subscription.topic));
+        let known = known.filter(|known| is_written_so(known, subscription));
         let published = GroupSubscription {
             expression_type: subscription.expression_type.clone(),
             expression: subscription.sub_string.clone(),
             version: subscription.sub_version,
+            filter: known.map_or_else(|| compiled(subscription), |known| known.filter.clone()),
         };
         (subscription.topic.clone(), published)
     });
     Some(OnlineGroup { is_broadcasting: members.is_broadcast(), subscriptions: subscriptions.collect() })
+}
+
+fn is_written_so(known: &GroupSubscription, subscription: &SubscriptionData) -> bool {
+    known.filter.is_some()
+        && known.expression_type == subscription.expression_type
+        && known.expression == subscription.sub_string
+}
+
+/// The filter of a subscription; none if it does not compile, or if a class should do it, which nobody runs.
+fn compiled(subscription: &SubscriptionData) -> Option<Arc<MessageFilter>> {
+    if subscription.class_filter_mode {
+        return None;
+    }
+    MessageFilter::compile(Some(&subscription.expression_type), &subscription.sub_string).map(Arc::new).ok()
+}
+
+/// What a group filters by properties, sorted by topic.
+fn property_filters(online: Option<&OnlineGroup>) -> Vec<PropertyFilter> {
+    let subscriptions = online.into_iter().flat_map(|online| &online.subscriptions);
+    let filters = subscriptions.filter_map(|(topic, subscription)| {
+        let filter =
+            subscription.filter.clone().filter(|filter| matches!(**filter, MessageFilter::Sql(_)))?;
+        let GroupSubscription { expression, expression_type, version, .. } = subscription.clone();
+        Some(PropertyFilter { topic: topic.clone(), expression, expression_type, version, filter })
+    });
+    let mut filters: Vec<_> = filters.collect();
+    filters.sort_by(|one, other| one.topic.cmp(&other.topic));
+    filters
+}
+
+fn is_alike(one: &[PropertyFilter], other: &[PropertyFilter]) -> bool {
+    let key = |filter: &PropertyFilter| (filter.topic.clone(), filter.version, filter.expression.clone());
+    one.iter().map(key).eq(other.iter().map(key))
 }
 
 fn describe(members: &Members) -> Option<GroupOnline> {

@@ -43,5 +43,5 @@ pub use consume_queue::{ConsumeQueue, QueueKind, QueueTable, Unit};
 pub use dispatch::DispatchWriter;
 pub use error::StoreError;
 pub use index::{IndexReader, KeyQuery};
-pub use open::{Closing, Marks, Opened, RecoveryReport, close, open};
+pub use open::{Closing, Marks, Opened, RecoveryReport, close, open, open_with};
 pub use reader::LogReader;

@@ -29,7 +29,7 @@ use crate::commit_log::recover::{Known, LogEnd, find_end, heads, scan_start, zer
 use crate::commit_log::{CommitLog, LogParts};
 use crate::config::StoreConfig;
 use crate::consume_queue::{QueueTable, Trust};
-use crate::dispatch::{DispatchFlushed, DispatchFlusher, DispatchWriter};
+use crate::dispatch::{DispatchFlushed, DispatchFlusher, DispatchWriter, FilterBits};
 use crate::error::StoreError;
 use crate::index::Durable;
 use crate::local_time::LocalTime;
@@ -124,6 +124,15 @@ pub struct Closing {
 
 /// Opens the store in `config.dir`, or makes a new one there.
 pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreError> {
+    open_with(config, clock, None)
+}
+
+/// The same; `filter_bits` are kept from the first message on that is replayed, if extensions are enabled.
+pub fn open_with(
+    config: StoreConfig,
+    clock: Arc<dyn Clock>,
+    filter_bits: Option<Box<dyn FilterBits>>,
+) -> Result<Opened, StoreError> {
     let started = clock.nanos();
     config.check()?;
     let Found { paths, config, marks, queues, known, end, cut } = look(config)?;
@@ -135,6 +144,9 @@ pub fn open(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<Opened, StoreE
     positions.set_store_ms(last_store_ms);
     let reader = LogReader::new(Arc::clone(&segments), Arc::clone(&positions), config.log_segment_bytes);
     let mut dispatch = DispatchWriter::open(&config, queues.clone(), durable(&known, &marks.checkpoint))?;
+    if let Some(bits) = filter_bits {
+        dispatch.keep_filter_bits(bits);
+    }
     let replay = replay(&mut dispatch, &queues, &reader, &end, &known)?;
     queues.correct_min(reader.min_offset())?;
     go_on_at_the_end(&queues);

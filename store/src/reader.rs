@@ -99,6 +99,11 @@ impl LogReader {
         self.positions.flushed_to()
     }
 
+    /// When the last record was stored, epoch ms: no later one gets an earlier time.
+    pub fn last_store_ms(&self) -> i64 {
+        self.positions.store_ms()
+    }
+
     /// Size of each segment in bytes.
     pub fn segment_bytes(&self) -> u64 {
         self.segment_bytes

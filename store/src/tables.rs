@@ -44,7 +44,7 @@ use self::unknown::Unknown;
 use crate::error::StoreError;
 use crate::json_file::JsonFile;
 
-pub use self::consumer_filter::{BloomBits, ConsumerFilter, ConsumerFilterTable, TopicFilters};
+pub use self::consumer_filter::{ConsumerFilter, ConsumerFilterTable, TopicFilters};
 pub use self::consumer_order::{ConsumerOrder, ConsumerOrderTable};
 pub use self::metrics::{Metric, TimerMetricsTable, TransactionMetricsTable};
 pub use self::queue_mapping::TopicQueueMappingTable;

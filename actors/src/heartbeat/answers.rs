@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use troupemq_codec::filter::MessageFilter;
+use troupemq_codec::filter::{MessageFilter, TYPE_TAG};
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{CheckClientBody, HeartBeatReplyHeader, UnregisterClientHeader};
@@ -121,8 +121,22 @@ pub fn check_client_config(cast: &BrokerCast, call: &Call) -> Answer {
     Ok(Command::response(ResponseCode::SUCCESS))
 }
 
+/// The answer to a subscription that a class should filter. Java 5.x has no such filters either, and hands out
+/// everything.
+pub fn no_class_filter(topic: &str) -> String {
+    format!(
+        "the subscription of topic[{topic}] filters by class, which this broker does not: use tags or SQL92"
+    )
+}
+
 fn check_subscription(cast: &BrokerCast, subscription: &SubscriptionData) -> Result<(), Refusal> {
-    if subscription.expression_type == "TAG" {
+    if subscription.class_filter_mode {
+        return Err(Refusal::new(
+            ResponseCode::SUBSCRIPTION_PARSE_FAILED,
+            no_class_filter(&subscription.topic),
+        ));
+    }
+    if matches!(subscription.expression_type.as_str(), "" | TYPE_TAG) {
         return Ok(());
     }
     if !cast.config.load().enable_property_filter {

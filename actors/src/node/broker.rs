@@ -15,9 +15,12 @@ use actix::{Actor, Addr, AsyncContext, Context};
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
+use troupemq_codec::filter::BloomFilter;
 use troupemq_codec::message::properties::{CLUSTER, MSG_REGION, TRACE_ON, put_property};
 use troupemq_codec::topic::DataVersion;
+use troupemq_store::dispatch::FilterBits;
 use troupemq_store::dispatch::delay_levels::DelayLevels;
+use troupemq_store::tables::{ConsumerFilterTable, TableFile};
 use troupemq_store::{
     Closing, FlushMode, IndexReader, LogFlusher, LogReader, Marks, Opened, QueueTable, StoreConfig,
 };
@@ -29,6 +32,8 @@ use crate::config::{BrokerConfig, BrokerPart, NodeConfig};
 use crate::detour::Detours;
 use crate::directory::Directory;
 use crate::dispatcher::{Dispatcher, ReleaseWriter};
+use crate::filters::book::FilterBook;
+use crate::filters::table::FilterTable;
 use crate::flush::{Flush, FlushThread, Nudge};
 use crate::net::listener::{Listener, bind};
 use crate::node::delivery::Delivery;
@@ -74,12 +79,15 @@ pub(super) fn build(
     let failed = |cause| NodeError::Port { address: part.listen, cause };
     let socket = bind(part.listen).map_err(failed)?;
     let address = socket.local_addr().map_err(failed)?;
-    let opened = troupemq_store::open(part.store.clone(), config.clock.0.clone())?;
+    let (filters, book) = read_filters(config, part)?;
+    let bits = part.config.enable_calc_filter_bit_map.then(|| Box::new(book.clone()) as Box<dyn FilterBits>);
+    let opened = troupemq_store::open_with(part.store.clone(), config.clock.0.clone(), bits)?;
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;
-    let tables = PeopleTables::read(&below.store.dir)?;
+    let tables = PeopleTables::read(&below.store.dir, (filters, book))?;
     let progress = tables.transactions();
     let directory = Arc::new(Directory::new());
-    let people = People::start(stage, tables, &directory, (&part.config, &config.clock), watchdog);
+    let settings = (&part.config, &below.log, &config.clock);
+    let people = People::start(stage, tables, &directory, settings, watchdog);
     if let Some(running) = &mut stage.broker {
         running.people = Some(people.clone());
     }
@@ -93,6 +101,20 @@ pub(super) fn build(
     }
     let listener = Listener::new(socket, stage.sessions.clone(), Served::Broker(cast.clone()));
     Ok(Built { address, cast, listener })
+}
+
+/// The filters that were saved: what is replayed at the opening of the store gets their bits.
+fn read_filters(
+    config: &NodeConfig,
+    part: &BrokerPart,
+) -> Result<((FilterTable, TableFile<ConsumerFilterTable>), FilterBook), NodeError> {
+    let (file, saved) = TableFile::<ConsumerFilterTable>::open(&part.store.dir)?;
+    let BrokerConfig { max_error_rate_of_bloom_filter: rate, expect_consumer_num_use_filter: groups, .. } =
+        part.config;
+    let table = FilterTable::restored(BloomFilter::new(rate, groups), saved, config.clock.0.now_ms());
+    let book = FilterBook::default();
+    book.publish(table.pages());
+    Ok(((table, file), book))
 }
 
 /// The address others are told.
@@ -242,6 +264,7 @@ fn start(
         sampler: Sampler::new(stats.clone(), clock.clone()).start(),
         stats,
         groups: people.groups,
+        filters: people.book,
         offsets: people.offsets,
         pending_resets: people.pending_resets,
         heartbeats: people.heartbeats,

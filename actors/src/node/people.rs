@@ -10,12 +10,15 @@ use std::sync::atomic::AtomicUsize;
 use actix::{Actor, Addr};
 use troupemq_codec::group::SubscriptionGroupTable;
 use troupemq_codec::request::ConsumerOffsetTable;
-use troupemq_store::StoreError;
-use troupemq_store::tables::TableFile;
+use troupemq_store::tables::{ConsumerFilterTable, TableFile};
+use troupemq_store::{LogReader, StoreError};
 
 use crate::config::{BrokerConfig, NodeClock};
 use crate::detour::HALF_TOPIC;
 use crate::directory::Directory;
+use crate::filters::book::FilterBook;
+use crate::filters::table::FilterTable;
+use crate::filters::{Filters, SaveFilters};
 use crate::groups::table::GroupTable;
 use crate::groups::{Groups, SaveGroups};
 use crate::heartbeat::HeartbeatScanner;
@@ -29,12 +32,18 @@ use crate::watchdog::Watchdog;
 pub(super) struct PeopleTables {
     groups: (TableFile<SubscriptionGroupTable>, SubscriptionGroupTable),
     offsets: (TableFile<ConsumerOffsetTable>, ConsumerOffsetTable),
+    filters: (FilterTable, TableFile<ConsumerFilterTable>),
+    book: FilterBook,
 }
 
 impl PeopleTables {
-    /// Reads them.
-    pub(super) fn read(store_dir: &Path) -> Result<PeopleTables, StoreError> {
-        Ok(PeopleTables { groups: TableFile::open(store_dir)?, offsets: TableFile::open(store_dir)? })
+    /// Reads them; `filters` were read before.
+    pub(super) fn read(
+        store_dir: &Path,
+        (filters, book): ((FilterTable, TableFile<ConsumerFilterTable>), FilterBook),
+    ) -> Result<PeopleTables, StoreError> {
+        let (groups, offsets) = (TableFile::open(store_dir)?, TableFile::open(store_dir)?);
+        Ok(PeopleTables { groups, offsets, filters, book })
     }
 
     /// How far transactions were read: half messages, then what was decided about them.
@@ -51,6 +60,8 @@ impl PeopleTables {
 #[derive(Clone)]
 pub(super) struct People {
     pub(super) groups: Addr<Groups>,
+    pub(super) filters: Addr<Filters>,
+    pub(super) book: FilterBook,
     pub(super) offsets: Addr<ConsumerOffsets>,
     pub(super) heartbeats: Addr<HeartbeatScanner>,
     pub(super) pending_resets: Arc<AtomicUsize>,
@@ -62,14 +73,17 @@ impl People {
         stage: &mut Stage,
         tables: PeopleTables,
         directory: &Arc<Directory>,
-        (config, clock): (&BrokerConfig, &NodeClock),
+        (config, log, clock): (&BrokerConfig, &LogReader, &NodeClock),
         watchdog: &mut Watchdog,
     ) -> People {
         let (file, saved) = tables.groups;
         let table = GroupTable::new(saved, config.auto_create_subscription_group);
         stage.enter("RebalanceCoordinator");
         stage.enter("Groups");
-        let groups = Groups::new(table, file, directory.clone(), clock.clone()).start();
+        stage.enter("Filters");
+        let (book, span_ms) = (tables.book, config.filter_data_clean_time_span);
+        let filters = Filters::new(tables.filters, book.clone(), log.clone(), span_ms, clock.clone()).start();
+        let groups = Groups::new(table, file, directory.clone(), filters.clone(), clock.clone()).start();
         stage.enter("ConsumerOffsets");
         let pending_resets = Arc::new(AtomicUsize::new(0));
         let (file, saved) = tables.offsets;
@@ -77,9 +91,10 @@ impl People {
         stage.enter("HeartbeatScanner");
         let heartbeats = HeartbeatScanner::new(directory.clone(), clock.clone()).start();
         watchdog.watch("Groups", groups.clone());
+        watchdog.watch("Filters", filters.clone());
         watchdog.watch("ConsumerOffsets", offsets.clone());
         watchdog.watch("HeartbeatScanner", heartbeats.clone());
-        People { groups, offsets, heartbeats, pending_resets }
+        People { groups, filters, book, offsets, heartbeats, pending_resets }
     }
 
     /// Saves what changed.
@@ -87,7 +102,8 @@ impl People {
         let gone = |part| move |_| NodeError::Incomplete { part };
         let groups = self.groups.send(SaveGroups).await.map_err(gone("Groups"))?;
         let offsets = self.offsets.send(SaveOffsets).await.map_err(gone("ConsumerOffsets"))?;
-        for (part, saving) in [("Groups", groups), ("ConsumerOffsets", offsets)] {
+        let filters = self.filters.send(SaveFilters).await.map_err(gone("Filters"))?;
+        for (part, saving) in [("Groups", groups), ("ConsumerOffsets", offsets), ("Filters", filters)] {
             if !matches!(saving.await, Ok(Ok(()))) {
                 return Err(NodeError::Incomplete { part });
             }

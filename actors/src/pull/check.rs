@@ -7,13 +7,17 @@
 
 use std::sync::Arc;
 
-use troupemq_codec::filter::{MessageFilter, TYPE_SQL92, TagFilter};
-use troupemq_codec::request::{LitePullMessage, PULL_HAS_SUBSCRIPTION, PullMessageHeader};
+use troupemq_codec::filter::{MessageFilter, TagFilter};
+use troupemq_codec::request::{
+    LitePullMessage, PULL_FILTERS_BY_CLASS, PULL_HAS_SUBSCRIPTION, PullMessageHeader,
+};
 use troupemq_codec::{Command, Request, ResponseCode};
 
 use crate::cast::BrokerCast;
-use crate::directory::{GroupView, QueueView, TopicView};
+use crate::directory::{GroupSubscription, GroupView, QueueView, TopicView};
+use crate::filters::book::GroupFilter;
 use crate::groups::EnsureGroup;
+use crate::heartbeat::answers::no_class_filter;
 use crate::net::{Link, Refusal};
 
 /// Text at the end of remarks that a user can act on.
@@ -29,7 +33,16 @@ pub struct Resolved {
     /// The queue.
     pub queue: Arc<QueueView>,
     /// What it selects.
+    pub selects: Selects,
+}
+
+/// What a pull selects.
+#[derive(Debug, Clone)]
+pub struct Selects {
+    /// Asked about units and messages.
     pub filter: Arc<MessageFilter>,
+    /// Asked before a message is looked at, if its queue may keep bits for the group.
+    pub bits: Option<Arc<GroupFilter>>,
 }
 
 /// A pull that is not.
@@ -62,8 +75,8 @@ pub fn resolve(cast: &BrokerCast, link: &Link, request: &Command) -> Result<Reso
         return Err(forbidden(3, format!("the topic[{}] pulling message is forbidden", header.topic)));
     }
     let queue = find_queue(cast, &topic, &header, link)?;
-    let filter = select(cast, group.as_deref(), &header)?;
-    Ok(Resolved { header, topic, queue, filter })
+    let selects = select(cast, group.as_deref(), &header)?;
+    Ok(Resolved { header, topic, queue, selects })
 }
 
 fn check_broker(cast: &BrokerCast, code: i32) -> Result<(), Refused> {
@@ -132,10 +145,15 @@ fn select(
     cast: &BrokerCast,
     group: Option<&GroupView>,
     header: &PullMessageHeader,
-) -> Result<Arc<MessageFilter>, Refused> {
+) -> Result<Selects, Refused> {
+    if header.sys_flag & PULL_FILTERS_BY_CLASS != 0 {
+        let remark = no_class_filter(&header.topic);
+        return Err(Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, remark).into());
+    }
     if header.sys_flag & PULL_HAS_SUBSCRIPTION != 0 {
         let text = header.subscription.as_deref().unwrap_or(TagFilter::ALL);
-        return Ok(compile(cast, header.expression_type.as_deref(), text)?);
+        let filter = compile(cast, header.expression_type.as_deref(), text)?;
+        return Ok(Selects { filter, bits: None });
     }
     let missing = |what: &str| {
         Refusal::new(ResponseCode::SUBSCRIPTION_NOT_EXIST, format!("the consumer's {what} not exist{FAQ}"))
@@ -153,16 +171,40 @@ fn select(
         let remark = "the consumer's subscription not latest";
         return Err(Refusal::new(ResponseCode::SUBSCRIPTION_NOT_LATEST, remark).into());
     }
-    Ok(compile(cast, Some(&subscription.expression_type), &subscription.expression)?)
+    let Some(filter) = subscription.filter.clone() else { return Err(does_not_compile(subscription).into()) };
+    check_served(cast, &filter)?;
+    let bits = match &*filter {
+        MessageFilter::Tags(_) => None,
+        MessageFilter::Sql(_) => cast.filters.find(&header.topic, view.name(), &subscription.expression),
+    };
+    Ok(Selects { filter, bits })
+}
+
+/// Why a subscription that a heartbeat brought has no filter.
+fn does_not_compile(subscription: &GroupSubscription) -> Refusal {
+    let GroupSubscription { expression_type, expression, .. } = subscription;
+    let why = match MessageFilter::compile(Some(expression_type), expression) {
+        Err(error) => error.to_string(),
+        Ok(_) => "it filters by class, which this broker does not".to_owned(),
+    };
+    let remark =
+        format!("The broker's consumer filter data is not exist!Your expression may be wrong! {why}");
+    Refusal::new(ResponseCode::FILTER_DATA_NOT_EXIST, remark)
 }
 
 fn compile(cast: &BrokerCast, kind: Option<&str>, text: &str) -> Result<Arc<MessageFilter>, Refusal> {
-    if kind == Some(TYPE_SQL92) && !cast.config.load().enable_property_filter {
+    let filter = MessageFilter::compile(kind, text).map_err(|error| {
+        let remark = format!("parse the consumer's subscription failed: {error}");
+        Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, remark)
+    })?;
+    check_served(cast, &filter)?;
+    Ok(Arc::new(filter))
+}
+
+fn check_served(cast: &BrokerCast, filter: &MessageFilter) -> Result<(), Refusal> {
+    if matches!(filter, MessageFilter::Sql(_)) && !cast.config.load().enable_property_filter {
         let remark = "The broker does not support consumer to filter message by SQL92";
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     }
-    MessageFilter::compile(kind, text).map(Arc::new).map_err(|_| {
-        let remark = "parse the consumer's subscription failed";
-        Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, remark)
-    })
+    Ok(())
 }

@@ -12,12 +12,17 @@ use troupemq_codec::message::RecordView;
 use troupemq_store::{ConsumeQueue, LogReader, Unit};
 
 use crate::config::BrokerConfig;
+use crate::pull::check::Selects;
 
 /// Bytes of a consume-queue unit, in which the scan limit is given.
 const UNIT_BYTES: usize = 20;
 
 /// Bytes a cold reader fetches ahead for a filter that looks at properties.
 const AHEAD_BYTES: usize = 1 << 20;
+
+/// Bytes of properties and expressions that one read goes through, so that long ones do not hold its arbiter up:
+/// some 2 ms. What is left is for the next pull.
+const LOOK_MAX_BYTES: usize = 2 << 20;
 
 /// How a read ended. The names, in Java's spelling, are the remark of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +74,7 @@ pub struct Source<'a> {
     /// The log.
     pub log: &'a LogReader,
     /// What is selected.
-    pub filter: &'a MessageFilter,
+    pub selects: &'a Selects,
     /// How much.
     pub bounds: Bounds,
 }
@@ -211,19 +216,21 @@ struct Gathering<'a> {
     log_min: u64,
     /// Range of the log that has been taken and not yet been cut.
     open: Option<(u64, u64)>,
+    /// Bytes of properties and expressions gone through.
+    looked_bytes: usize,
     reading: Reading,
 }
 
 impl<'a> Gathering<'a> {
     fn new(source: &'a Source<'a>, reading: Reading) -> Gathering<'a> {
         let (log_end, log_min) = (source.log.wrote_to(), source.log.min_offset());
-        Gathering { source, log_end, log_min, open: None, reading }
+        Gathering { source, log_end, log_min, open: None, looked_bytes: 0, reading }
     }
 
     /// Looks at one unit; false when the read is over.
     fn look_at(&mut self, unit: &Unit) -> bool {
         let bounds = &self.source.bounds;
-        if self.reading.count >= bounds.wish {
+        if self.reading.count >= bounds.wish || self.looked_bytes > LOOK_MAX_BYTES {
             return false;
         }
         if unit.log_offset < self.log_min || unit.is_hole() {
@@ -252,17 +259,28 @@ impl<'a> Gathering<'a> {
 
     /// Whether the filter selects a message; none if its properties must be read from the disk first.
     fn selects(&mut self, unit: &Unit) -> Option<bool> {
-        let Source { filter, log, bounds, .. } = *self.source;
-        let MessageFilter::Sql(_) = filter else { return Some(filter.may_match(unit.tags_code)) };
+        let Source { selects: Selects { filter, bits }, log, bounds, units } = *self.source;
+        let MessageFilter::Sql(sql) = &**filter else { return Some(filter.may_match(unit.tags_code)) };
+        if let Some(bits) = bits
+            && units.extension_unit(unit.queue_offset).is_some_and(|known| !bits.may_want(&known))
+        {
+            return Some(false);
+        }
         let size = usize::try_from(unit.size).unwrap_or(usize::MAX);
         if !bounds.is_warm && unit.log_offset < bounds.hot_from && !log.is_resident(unit.log_offset, size) {
             let ahead = usize::try_from(self.log_end - unit.log_offset).unwrap_or(usize::MAX);
             self.reading.cold.push((unit.log_offset, ahead.min(AHEAD_BYTES).max(size)));
             return None;
         }
-        let matches =
-            |bytes: &[u8]| RecordView::parse(bytes).is_ok_and(|record| filter.matches(record.properties()));
-        Some(log.look(unit.log_offset, size, matches).unwrap_or(false))
+        let mut looked = sql.expression().len();
+        let matches = |bytes: &[u8]| {
+            let Ok(record) = RecordView::parse(bytes) else { return false };
+            looked += record.properties().as_bytes().len();
+            sql.matches(record.properties())
+        };
+        let is_selected = log.look(unit.log_offset, size, matches).unwrap_or(false);
+        self.looked_bytes += looked;
+        Some(is_selected)
     }
 
     fn pass(&mut self, unit: &Unit, status: Status) {

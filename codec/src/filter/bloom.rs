@@ -24,8 +24,8 @@ pub struct BloomFilter {
 }
 
 /// The bits of one group, as `consumerFilter.json` keeps them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct BloomFilterData {
     /// Bits of the filter that made them (RocketMQ: `bitNum`).
     pub bit_num: u32,

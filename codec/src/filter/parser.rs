@@ -310,7 +310,8 @@ impl<'a> Parser<'a> {
     fn deeper(&mut self) -> Result<(), CodecError> {
         self.depth = self.depth.saturating_add(1);
         if self.depth > DEPTH_MAX {
-            return self.checked(Err("too deep nesting"));
+            let why = format_args!("nesting deeper than {DEPTH_MAX} levels");
+            return Err(error_at(self.source, self.token.at, why));
         }
         Ok(())
     }

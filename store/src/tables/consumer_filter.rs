@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use troupemq_codec::Text;
+use troupemq_codec::filter::BloomFilterData;
 
 use super::Table;
 
@@ -38,7 +39,7 @@ pub struct TopicFilters {
 #[serde(rename_all = "camelCase", default)]
 pub struct ConsumerFilter {
     /// Which bits of the bloom filter are this group's.
-    pub bloom_filter_data: Option<BloomBits>,
+    pub bloom_filter_data: Option<BloomFilterData>,
     /// When the subscription came, epoch ms.
     pub born_time: i64,
     /// Version of the subscription: when the client made it, epoch ms.
@@ -55,14 +56,4 @@ pub struct ConsumerFilter {
     pub expression_type: Text,
     /// The topic.
     pub topic: Text,
-}
-
-/// A group's bits in the bloom filters of messages (`BloomFilterData`).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct BloomBits {
-    /// Bits of the whole filter.
-    pub bit_num: i32,
-    /// The group's.
-    pub bit_pos: Vec<i32>,
 }
