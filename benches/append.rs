@@ -1,10 +1,11 @@
-//! How fast the log takes messages of 1 KiB, beside a plain loop that copies and checksums the same bytes.
+//! How fast the log takes messages of 1 KiB, beside a plain loop that copies and checksums the same bytes and
+//! writes them to a file.
 //!
-//! `cargo bench --bench append` prints one line for each round and the medians. The segment is populated
-//! before the clock starts, as the preparer does ahead of the log.
+//! `cargo bench --bench append` prints one line for each round and the medians. Pages of the file are made
+//! while the clock runs, on both sides: `cargo bench --bench pages` says what they cost.
 //!
 //! Invariants:
-//! - both sides see the same bodies and end in a mapped file of the same kind.
+//! - both sides see the same bodies, write batches of the same size and end in a file of the same kind.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -54,23 +55,24 @@ fn main() {
     .expect("the terminal takes a line");
 }
 
-/// Copies and checksums the bytes of each record into a mapped file.
+/// Copies and checksums the bytes of each record, and writes those of a batch to a file.
 fn plain_loop(clock: &SystemClock, bodies: &[Vec<u8>]) -> u64 {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let mut segment = SegmentWriter::create(dir.path(), 0, 1 << 30, Allocate::Now).expect("a segment");
-    segment.segment().mapping().populate(0..1 << 30).expect("memory");
     let mut head = vec![0_u8; encoded_len() - BODY_BYTES];
+    let mut batch = Vec::with_capacity(BATCH * encoded_len());
     let started = clock.nanos();
-    let mut at = 0;
-    let tail = segment.tail();
-    for index in 0..MESSAGES {
-        let body = &bodies[index % bodies.len()];
-        let crc = crc32fast::hash(body);
-        head[8..12].copy_from_slice(&crc.to_be_bytes());
-        tail[at..at + head.len()].copy_from_slice(&head);
-        at += head.len();
-        tail[at..at + body.len()].copy_from_slice(body);
-        at += body.len();
+    for from in (0..MESSAGES).step_by(BATCH) {
+        batch.clear();
+        for index in from..from + BATCH {
+            let body = &bodies[index % bodies.len()];
+            let crc = crc32fast::hash(body);
+            head[8..12].copy_from_slice(&crc.to_be_bytes());
+            batch.extend_from_slice(&head);
+            batch.extend_from_slice(body);
+        }
+        segment.write(&batch).expect("the disk takes it");
+        segment.publish(segment.position() + batch.len() as u64);
     }
     clock.nanos() - started
 }
@@ -79,8 +81,6 @@ fn plain_loop(clock: &SystemClock, bodies: &[Vec<u8>]) -> u64 {
 fn log(clock: &SystemClock, bodies: &[Vec<u8>]) -> (u64, u64) {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let mut store = open(StoreConfig::in_dir(dir.path()), Arc::new(SystemClock::new())).expect("a store");
-    let segment = store.reader.segments().last().expect("a segment");
-    segment.mapping().populate(0..1 << 30).expect("memory");
     let queue = store.queues.open_or_create(TOPIC, 0).expect("a queue");
     let mut batch = AppendBatch::default();
     let mut append = 0;

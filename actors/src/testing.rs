@@ -30,7 +30,6 @@ pub fn small_broker(dir: &Path) -> NodeConfig {
         index_slots_max: 1000,
         index_entries_max: 4000,
         queue_file_bytes: 20_000,
-        populate_bytes: 1 << 20,
         disk_full_percent: 100,
         disk_free_floor_bytes: 0,
         ..StoreConfig::in_dir(dir)

@@ -3,8 +3,10 @@
 //! Invariants:
 //! - there is one writer; queue offsets are given out here, in the order of the log;
 //! - a record never crosses a segment, and behind the last one eight bytes stay free for the blank;
-//! - behind the end of the log stand eight zero bytes, so that what a recycled file held before never
-//!   looks like the next record;
+//! - bytes go to the file by `pwrite` and are read through its map: the system copies a batch into the page
+//!   cache for less than a first store to a mapped page costs (`cargo bench --bench pages`), and a disk
+//!   that fails is an error, not a signal;
+//! - behind the end of the log all is zero, so that nothing there ever looks like the next record;
 //! - what is published is final; `wrote_to` moves after the bytes are there;
 //! - a write that failed ends all writing.
 //!
@@ -32,8 +34,12 @@ use crate::retention::SpaceGuard;
 use crate::segment::SegmentWriter;
 use crate::segments::Segments;
 
-/// Bytes between two notices to the preparer.
-const NOTICE_BYTES: u64 = 1 << 20;
+/// Part of a segment, as a divisor, that may be left when the next one is ordered.
+const ORDER_AT: u64 = 2;
+/// With synchronous flush the file is filled with zeros up to whole steps of this many bytes: a flush of blocks
+/// that were written before needs no change of the file's block list and takes half the time.
+const ZERO_STEP_BYTES: u64 = 1 << 20;
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The write side of the log, owned by one actor.
 #[derive(Debug)]
@@ -47,9 +53,8 @@ pub struct CommitLog {
     flush: FlushMode,
     segment_bytes: u64,
     last_store_ms: i64,
-    notice_at: u64,
-    /// Bytes of a sync batch with its closing zeros; kept for its memory.
-    staged: Vec<u8>,
+    /// With synchronous flush: the blocks before this offset were written before.
+    zeroed_to: u64,
 }
 
 /// What the log is made of; put together by `open`.
@@ -82,7 +87,7 @@ impl CommitLog {
     pub(crate) fn new(parts: LogParts) -> CommitLog {
         let segment = parts.writer.segment();
         let segment_bytes = segment.end() - segment.start();
-        let notice_at = parts.writer.position();
+        let zeroed_to = parts.writer.position();
         CommitLog {
             writer: parts.writer,
             segments: parts.segments,
@@ -93,8 +98,7 @@ impl CommitLog {
             flush: parts.flush,
             segment_bytes,
             last_store_ms: parts.last_store_ms,
-            notice_at,
-            staged: Vec::new(),
+            zeroed_to,
         }
     }
 
@@ -136,11 +140,9 @@ impl CommitLog {
         LogReader::new(Arc::clone(&self.segments), Arc::clone(&self.positions), self.segment_bytes)
     }
 
-    /// Ends writing in good order: nothing non-zero is left behind the end, and no unused segment.
-    pub fn close(self) -> Result<(), StoreError> {
-        let CommitLog { mut writer, preparer, .. } = self;
-        drop(preparer);
-        if writer.may_hold_more() { recover::zero_tail(&mut writer) } else { Ok(()) }
+    /// Ends writing in good order: no unused segment is left behind.
+    pub fn close(self) {
+        drop(self.preparer);
     }
 
     fn appended(&self, batch: &AppendBatch, records: usize, refused: Option<StoreError>) -> Appended {
@@ -178,40 +180,38 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Copies `bytes` and the closing zeros behind the position.
+    /// Writes `bytes` at the position.
     fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        let len = bytes.len();
-        let room = self.writer.remaining();
-        let closing = BLANK_HEAD_BYTES.min(room - len);
-        match self.flush {
-            FlushMode::Async => {
-                self.writer.store(bytes, closing);
-                Ok(())
-            }
-            // A flush of pages that were stored through the map has to unmap them first; written ones are
-            // on the disk two to three times sooner.
-            FlushMode::Sync => {
-                self.staged.clear();
-                self.staged.extend_from_slice(bytes);
-                self.staged.resize(len + closing, 0);
-                let wrote = self.writer.segment().write_at(&self.staged, self.writer.position());
-                wrote.map_err(|error| self.poison.set(error))
-            }
+        let wrote = self.writer.write(bytes).and_then(|()| match self.flush {
+            FlushMode::Async => Ok(()),
+            FlushMode::Sync => self.zero_ahead(self.writer.position() + bytes.len() as u64),
+        });
+        wrote.map_err(|error| self.poison.set(error))
+    }
+
+    /// Fills the file with zeros from `end` to the next step, unless it is zeroed that far.
+    fn zero_ahead(&mut self, end: u64) -> Result<(), StoreError> {
+        if end <= self.zeroed_to {
+            return Ok(());
         }
+        let segment = self.writer.segment();
+        self.zeroed_to = (end.next_multiple_of(ZERO_STEP_BYTES)).min(segment.end());
+        let mut at = end;
+        while at < self.zeroed_to {
+            let step = (self.zeroed_to - at).min(ZEROS.len() as u64);
+            self.writer.write_at(&ZEROS[..usize::try_from(step).expect("a step is short")], at)?;
+            at += step;
+        }
+        Ok(())
     }
 
     fn publish(&mut self, to: u64) {
         self.writer.publish(to);
         self.positions.set_store_ms(self.last_store_ms);
         self.positions.set_wrote_to(to);
-        if to >= self.notice_at {
-            self.notice_at = to + NOTICE_BYTES;
-            self.preparer.reached(to);
-            // A hardly used store has one segment on the disk, not two.
-            let is_small = self.segment_bytes <= 4 * NOTICE_BYTES;
-            if is_small || self.writer.remaining() as u64 <= self.segment_bytes / 2 {
-                self.preparer.order(self.writer.segment().end());
-            }
+        // A hardly used store has one segment on the disk, not two.
+        if self.writer.remaining() as u64 <= self.segment_bytes / ORDER_AT {
+            self.preparer.order(self.writer.segment().end());
         }
     }
 
@@ -233,7 +233,6 @@ impl CommitLog {
         self.writer.publish(end);
         self.segments.push(Arc::clone(writer.segment()));
         self.writer = writer;
-        self.notice_at = end;
         self.publish(end);
         Ok(())
     }

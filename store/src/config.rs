@@ -109,10 +109,6 @@ pub struct StoreConfig {
     /// Expired segments kept for use as new ones. Default: 1. Bounds: 0 … 8.
     #[serde(rename = "recycledSegmentsMax")]
     pub recycled_max: u32,
-    /// Bytes backed with memory ahead of the end of the log under load: each flush writes these too, so more
-    /// is not better. Default: 16 MiB.
-    #[serde(rename = "populateWindowBytes")]
-    pub populate_bytes: u64,
 }
 
 /// Keys that may change while the store is open.
@@ -161,7 +157,6 @@ impl Default for StoreConfig {
             clean_forcibly: true,
             delete_batch_max: 10,
             recycled_max: 1,
-            populate_bytes: 16 << 20,
         }
     }
 }
@@ -197,7 +192,6 @@ impl StoreConfig {
             ("diskSpaceWarningLevelRatio", self.disk_full_percent.into(), 35, 100),
             ("deleteFileBatchMax", self.delete_batch_max.into(), 1, 1 << 20),
             ("recycledSegmentsMax", self.recycled_max.into(), 0, 8),
-            ("populateWindowBytes", self.populate_bytes, 0, FILE_MAX_BYTES),
         ];
         for (key, value, min, max) in within {
             if value < min || value > max {

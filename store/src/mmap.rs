@@ -4,13 +4,14 @@
 //!
 //! | type | bytes | writers | readers |
 //! |---|---|---|---|
-//! | `Mapping` + `MapWriter` | grow; final below `published` | the one `MapWriter` | any thread, below `published` |
+//! | `Mapping` + `MapWriter` | grow; final below `published` | owner of the one `MapWriter` | any, below `published` |
 //! | `WordMap` | change in place, 8, 16 or 32 bits at a time | any thread | any thread |
 //!
 //! Invariants:
 //! - a map never outlives its file's length: files are created at full size and only shortened when unmapped;
 //! - bytes below `published` are never written again, so shared slices of them are sound;
-//! - bytes at or above `published` are reached only through the `MapWriter`, which is not cloneable;
+//! - bytes at or above `published` are reached only through the `MapWriter`, which is not cloneable, or written
+//!   to the file by its owner (`SegmentWriter::write`): the map shows what the page cache holds;
 //! - two sizes of words of a `WordMap` are never used for the same bytes at the same time;
 //! - other processes do not write the files: the process lock of the store keeps them out.
 
@@ -69,12 +70,6 @@ impl Mapping {
     /// `len` final bytes from `at`, or nothing where the range is not final.
     pub fn slice(&self, at: usize, len: usize) -> Option<&[u8]> {
         self.bytes().get(at..at.checked_add(len)?)
-    }
-
-    /// Has the system back `range` with writable pages, so that the first store to each does not fault.
-    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
-        let Some((at, len)) = self.pages(range) else { return Ok(()) };
-        self.raw.advise_range(Advice::PopulateWrite, at, len)
     }
 
     /// Asks for `range` to be read from the disk in the background.
@@ -293,10 +288,10 @@ mod tests {
     }
 
     #[test]
-    fn populated_pages_are_resident_and_survive_being_dropped() {
+    fn touched_pages_are_resident_and_survive_being_dropped() {
         let mut writer = Mapping::open(&file(1 << 20), 1 << 20).unwrap();
         let mapping = Arc::clone(writer.mapping());
-        mapping.populate(0..1 << 20).unwrap();
+        writer.tail().fill(1);
         assert!(mapping.is_resident(0..1 << 20));
         writer.tail()[4096] = 7;
         writer.publish(8192);

@@ -159,7 +159,7 @@ pub fn open_with(
     let recipe = Recipe::new(&paths, &config);
     let log = CommitLog::new(LogParts {
         writer: cut.writer,
-        preparer: Preparer::start(recipe, Arc::clone(&segments), Arc::clone(&clock))?,
+        preparer: Preparer::start(recipe)?,
         segments,
         positions: Arc::clone(&positions),
         poison: poison.clone(),
@@ -302,7 +302,7 @@ impl Marks {
 /// Closes the store: everything is on the disk, the next open replays nothing.
 pub fn close(closing: Closing) -> Result<(), StoreError> {
     let Closing { log, mut flusher, dispatch, queues, mut marks } = closing;
-    log.close()?;
+    log.close();
     let flushed_to = flusher.flush()?;
     let dispatched_to = marks.save(&flusher.watch(), &queues, dispatch.flusher())?.dispatched_to;
     if dispatched_to < flushed_to {
@@ -382,15 +382,12 @@ fn cut(paths: &Paths, files: LogFiles, end: &LogEnd, known: Known) -> Result<Cut
     }
     if let Some(mut writer) = tail {
         // What we closed ourselves is zero behind the end already.
-        if known.was_closed && known.reached.is_some() {
-            writer.tail_is_zero();
-        } else {
+        if !(known.was_closed && known.reached.is_some()) {
             zero_tail(&mut writer)?;
         }
         return Ok(Cut { kept, writer });
     }
-    let mut writer = SegmentWriter::create(&paths.commit_log(), end.at, segment_bytes, Allocate::Now)?;
-    writer.tail_is_zero();
+    let writer = SegmentWriter::create(&paths.commit_log(), end.at, segment_bytes, Allocate::Now)?;
     writer.segment().sync()?;
     sync_dir(&paths.commit_log())?;
     kept.push(Arc::clone(writer.segment()));

@@ -29,7 +29,6 @@ pub struct Segment {
 pub struct SegmentWriter {
     segment: Arc<Segment>,
     writer: MapWriter,
-    may_hold_more: bool,
 }
 
 /// Name of the segment that begins at `start`.
@@ -106,12 +105,6 @@ impl Segment {
         synced.map_err(StoreError::io("flush", &self.path))
     }
 
-    /// Writes `bytes` at `offset` past the map, which shows them too.
-    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
-        let wrote = faults::write_at(&self.file, &self.path, bytes, offset - self.start);
-        wrote.map_err(StoreError::io("write", &self.path))
-    }
-
     fn position(&self, offset: u64) -> Option<usize> {
         usize::try_from(offset.checked_sub(self.start)?).ok()
     }
@@ -144,7 +137,7 @@ impl SegmentWriter {
         let writer = Mapping::open(&file, len).map_err(StoreError::io("map", &path))?;
         let mapping = Arc::clone(writer.mapping());
         let segment = Arc::new(Segment { start, path, file, mapping });
-        Ok(SegmentWriter { segment, writer, may_hold_more: true })
+        Ok(SegmentWriter { segment, writer })
     }
 
     /// The read side.
@@ -181,14 +174,19 @@ impl SegmentWriter {
         self.writer.publish(at);
     }
 
-    /// Whether bytes of an earlier use may stand behind the position.
-    pub fn may_hold_more(&self) -> bool {
-        self.may_hold_more
+    /// Writes `bytes` at the position through the file, whose map shows them too. They are not final yet.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.write_at(bytes, self.position())
     }
 
-    /// Notes that everything behind the position is zero.
-    pub fn tail_is_zero(&mut self) {
-        self.may_hold_more = false;
+    /// Writes `bytes` at `offset` through the file.
+    ///
+    /// # Panics
+    /// If what stands there is final.
+    pub(crate) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
+        assert!(offset >= self.position(), "final bytes are never written again");
+        let Segment { file, path, start, .. } = &*self.segment;
+        faults::write_at(file, path, bytes, offset - start).map_err(StoreError::io("write", path))
     }
 
     /// Copies `bytes` to the position and makes them final.
@@ -197,19 +195,8 @@ impl SegmentWriter {
     /// If they do not fit.
     pub fn append(&mut self, bytes: &[u8]) {
         let to = self.position() + bytes.len() as u64;
-        self.store(bytes, 0);
+        faults::copy(&self.segment.path, bytes, self.writer.tail());
         self.publish(to);
-    }
-
-    /// Copies `bytes` to the position, with so many zeros behind them; nothing of it is final yet.
-    ///
-    /// # Panics
-    /// If they do not fit.
-    #[inline]
-    pub(crate) fn store(&mut self, bytes: &[u8], zeros: usize) {
-        let tail = self.writer.tail();
-        faults::copy(&self.segment.path, bytes, tail);
-        tail[bytes.len()..bytes.len() + zeros].fill(0);
     }
 }
 

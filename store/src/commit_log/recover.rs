@@ -122,7 +122,6 @@ pub fn zero_tail(writer: &mut SegmentWriter) -> Result<(), StoreError> {
     };
     faults::pass(Op::Allocate, segment.path(), zero)
         .map_err(StoreError::io("zero the end of", segment.path()))?;
-    writer.tail_is_zero();
     segment.sync()
 }
 
