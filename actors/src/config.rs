@@ -139,6 +139,8 @@ pub struct BrokerConfig {
     pub max_error_rate_of_bloom_filter: u32,
     /// How long the filter of a group that is gone is kept, in ms. Default: 24 hours. Bounds: 0.. .
     pub filter_data_clean_time_span: i64,
+    /// Whether the broker itself resets offsets. If not, it tells the clients that are online. Default: true.
+    pub use_server_side_reset_offset: bool,
     /// Whether transactional messages are refused. Default: false.
     pub reject_transaction_message: bool,
     /// Age from which a half message is asked about, in ms. Default: 6000. Bounds: 1.. .
@@ -179,6 +181,7 @@ pub const RELOADABLE: &[&str] = &[
     "maxFilterMessageSize",
     "accessMessageInMemoryMaxRatio",
     "enablePropertyFilter",
+    "useServerSideResetOffset",
     "rejectTransactionMessage",
     "maxMsgsNumBatch",
     "defaultQueryMaxNum",
@@ -399,6 +402,7 @@ impl Default for BrokerConfig {
             expect_consumer_num_use_filter: 32,
             max_error_rate_of_bloom_filter: 20,
             filter_data_clean_time_span: 24 * 3_600_000,
+            use_server_side_reset_offset: true,
             reject_transaction_message: false,
             transaction_time_out: 6000,
             transaction_check_max: 15,

@@ -27,6 +27,8 @@ mod group_test;
 mod hostile_test;
 mod name_server;
 mod naming;
+#[cfg(test)]
+mod offset_test;
 mod people;
 #[cfg(test)]
 mod topic_test;

@@ -27,6 +27,7 @@ use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::pull::Pulled;
 use crate::saving::{Saving, in_background};
+use crate::stats::Stats;
 use progress::{Committed, Progress};
 use stored::{restored, stored};
 
@@ -56,6 +57,11 @@ pub struct CommitOffset {
     pub queue_offset: i64,
 }
 
+/// Store the next offset to consume, wherever it is. Sent by UPDATE_CONSUMER_OFFSET of a tool.
+#[derive(Debug, Message)]
+#[rtype(result = "Committed")]
+pub struct MoveOffset(pub CommitOffset);
+
 /// Where the group goes on. Sent by QUERY_CONSUMER_OFFSET; `None` when nothing is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<i64>")]
@@ -76,6 +82,16 @@ pub struct ResetOffsets {
     pub topic: Text,
     /// Next offset by queue id.
     pub queue_offsets: BTreeMap<i32, i64>,
+}
+
+/// Let commits go back as far as `to`: the clients are told to go on from there. Sent by administration.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SendBack {
+    /// Whose progress.
+    pub of: GroupQueue,
+    /// The next offset to consume.
+    pub to: i64,
 }
 
 /// Committed and handed-out offsets of one group in one topic. Sent by administration.
@@ -155,6 +171,7 @@ pub struct ConsumerOffsets {
     saving: Saving<Held<Saved>>,
     /// Published number of pending resets.
     pending_resets: Arc<AtomicUsize>,
+    stats: Arc<Stats>,
     clock: NodeClock,
 }
 
@@ -164,10 +181,11 @@ impl ConsumerOffsets {
         table: ConsumerOffsetTable,
         file: TableFile<ConsumerOffsetTable>,
         pending_resets: Arc<AtomicUsize>,
+        stats: Arc<Stats>,
         clock: NodeClock,
     ) -> ConsumerOffsets {
         let (progress, version) = restored(table);
-        ConsumerOffsets { progress, version, file, saving: Saving::default(), pending_resets, clock }
+        ConsumerOffsets { progress, version, file, saving: Saving::default(), pending_resets, stats, clock }
     }
 
     fn publish_resets(&self) {
@@ -233,6 +251,16 @@ impl Handler<CommitOffset> for ConsumerOffsets {
     }
 }
 
+impl Handler<MoveOffset> for ConsumerOffsets {
+    type Result = MessageResult<MoveOffset>;
+
+    fn handle(&mut self, MoveOffset(commit): MoveOffset, context: &mut Self::Context) -> Self::Result {
+        let CommitOffset { of, queue_offset } = &commit;
+        self.progress.send_back(&of.group, &of.topic, of.queue_id, *queue_offset);
+        MessageResult(self.handle(commit, context).0)
+    }
+}
+
 impl Handler<QueryOffset> for ConsumerOffsets {
     type Result = Option<i64>;
 
@@ -245,10 +273,12 @@ impl Handler<Pulled> for ConsumerOffsets {
     type Result = ();
 
     fn handle(&mut self, pulled: Pulled, _: &mut Self::Context) {
-        let Pulled { group, topic, queue_id, next_offset, commit_offset } = pulled;
-        self.progress.note_pulled(&group, &topic, queue_id, next_offset);
-        if let Some(queue_offset) = commit_offset {
-            self.progress.commit(&group, &topic, queue_id, queue_offset);
+        let Pulled { group, topic, queue_id, from, next_offset, commit_offset } = pulled;
+        self.progress.note_pulled(&group, &topic, queue_id, (from, next_offset));
+        let Some(queue_offset) = commit_offset else { return };
+        if let Committed::Backward { before } = self.progress.commit(&group, &topic, queue_id, queue_offset) {
+            self.stats.commit_ignored();
+            answers::tell_ignored(&GroupQueue { group, topic, queue_id }, before, queue_offset);
         }
     }
 }
@@ -271,6 +301,14 @@ impl Handler<ResetOffsets> for ConsumerOffsets {
             self.progress.reset(&reset.group, &reset.topic, queue_id, queue_offset);
         }
         self.publish_resets();
+    }
+}
+
+impl Handler<SendBack> for ConsumerOffsets {
+    type Result = ();
+
+    fn handle(&mut self, SendBack { of, to }: SendBack, _: &mut Self::Context) {
+        self.progress.send_back(&of.group, &of.topic, of.queue_id, to);
     }
 }
 

@@ -91,6 +91,8 @@ pub struct Pulled {
     pub topic: Text,
     /// The queue.
     pub queue_id: i32,
+    /// Where it began.
+    pub from: i64,
     /// Where the group will go on.
     pub next_offset: i64,
     /// The offset to commit, if the pull says so.
@@ -282,6 +284,7 @@ fn tell_progress(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) {
         group: Text::from(header.group.as_str()),
         topic: parcel.topic.name.clone(),
         queue_id: header.queue_id,
+        from: header.queue_offset,
         next_offset: reading.next_offset,
         commit_offset: commits.then_some(header.commit_offset),
     };

@@ -73,6 +73,11 @@ pub struct UnlockQueues {
 #[rtype(result = "bool")]
 pub struct IsOrderly;
 
+/// Whether a connection is a member of the group. Sent by commits that go back.
+#[derive(Debug, Message)]
+#[rtype(result = "bool")]
+pub struct IsMember(pub LinkId);
+
 /// Who is online and how. Sent by administration; `None` when nobody is.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<GroupOnline>")]
@@ -213,6 +218,14 @@ impl Handler<IsOrderly> for RebalanceCoordinator {
 
     fn handle(&mut self, _: IsOrderly, _: &mut Self::Context) -> bool {
         self.locks.any_live(self.clock.0.now_ms())
+    }
+}
+
+impl Handler<IsMember> for RebalanceCoordinator {
+    type Result = bool;
+
+    fn handle(&mut self, IsMember(link): IsMember, _: &mut Self::Context) -> bool {
+        self.members.contains(link)
     }
 }
 

@@ -101,7 +101,7 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         UnlockBatchMq::CODE => rebalance::answers::unlock_batch(cast, call).await,
         QueryConsumerOffset::CODE => offsets::answers::query(cast, call).await,
         UpdateConsumerOffset::CODE => offsets::answers::update(cast, call).await,
-        SearchOffsetByTimestamp::CODE => offsets::answers::search_by_time(cast, call),
+        SearchOffsetByTimestamp::CODE => offsets::answers::search_by_time(cast, call).await,
         GetMaxOffset::CODE => offsets::answers::max(cast, call),
         GetMinOffset::CODE => offsets::answers::min(cast, call),
         GetEarliestMsgStoretime::CODE => offsets::answers::earliest_store_time(cast, call),

@@ -24,6 +24,7 @@ pub struct Stats {
     pulls: Line,
     found_pulls: Line,
     cold_pulls: Line,
+    ignored_commits: Line,
     slowest_put_ms: AtomicU64,
     slowest_get_ms: AtomicU64,
     put_spans: [AtomicU64; SPANS_MS.len() + 1],
@@ -53,6 +54,8 @@ pub struct Reading {
     pub found_pulls: u64,
     /// Pulls that waited for the disk.
     pub cold_pulls: u64,
+    /// Commits that went back although nothing asked for it.
+    pub ignored_commits: u64,
     /// The longest a send took, in ms.
     pub slowest_put_ms: u64,
     /// The longest the reading of a pull took, in ms.
@@ -72,6 +75,11 @@ impl Stats {
         if ms > self.slowest_put_ms.load(Ordering::Relaxed) {
             self.slowest_put_ms.fetch_max(ms, Ordering::Relaxed);
         }
+    }
+
+    /// Counts a commit that goes back although nothing asked for it.
+    pub fn commit_ignored(&self) {
+        self.ignored_commits.add(1);
     }
 
     /// Counts messages that were refused.
@@ -113,6 +121,7 @@ impl Stats {
             pulls: self.pulls.value(),
             found_pulls: self.found_pulls.value(),
             cold_pulls: self.cold_pulls.value(),
+            ignored_commits: self.ignored_commits.value(),
             slowest_put_ms: self.slowest_put_ms.load(Ordering::Relaxed),
             slowest_get_ms: self.slowest_get_ms.load(Ordering::Relaxed),
             put_spans: std::array::from_fn(|span| self.put_spans[span].load(Ordering::Relaxed)),

@@ -80,6 +80,7 @@ fn counts(table: &mut Table, rates: &Rates) {
     table.put("putMessageEntireTimeMax", now.slowest_put_ms);
     table.put("getMessageEntireTimeMax", now.slowest_get_ms);
     table.put("putMessageDistributeTime", spans(&now.put_spans));
+    table.put("commitsIgnored", now.ignored_commits);
     table.put("putLatency99", share(&now.put_spans, 99, 100));
     table.put("putLatency999", share(&now.put_spans, 999, 1000));
     for (key, put, got) in [

@@ -45,7 +45,6 @@ use crate::registrar::{Leave, Registrar};
 use crate::retention::{Retention, Upkeep};
 use crate::router::Served;
 use crate::send::ids::{IdSource, PlaceIds};
-use crate::stats::Stats;
 use crate::stats::rates::Sampler;
 use crate::transaction::TransactionChecker;
 use crate::watchdog::Watchdog;
@@ -239,7 +238,6 @@ fn start(
     }
     let settings_version = DataVersion { timestamp: clock.0.now_ms(), ..DataVersion::default() };
     stage.enter("Sampler");
-    let stats = Arc::new(Stats::default());
     stage.enter("Queue");
     let levels = DelayLevels::parse(&below.store.delay_levels)?;
     Ok(Arc::new(BrokerCast {
@@ -261,8 +259,8 @@ fn start(
         sessions: stage.sessions[0].clone(),
         credits: stage.credits.clone(),
         poison: stage.poison.clone(),
-        sampler: Sampler::new(stats.clone(), clock.clone()).start(),
-        stats,
+        sampler: Sampler::new(people.stats.clone(), clock.clone()).start(),
+        stats: people.stats,
         groups: people.groups,
         filters: people.book,
         offsets: people.offsets,

@@ -24,6 +24,7 @@ use crate::groups::{Groups, SaveGroups};
 use crate::heartbeat::HeartbeatScanner;
 use crate::node::{NodeError, Stage};
 use crate::offsets::{ConsumerOffsets, SaveOffsets};
+use crate::stats::Stats;
 use crate::transaction::PROGRESS_GROUP;
 use crate::transaction::records::OP_TOPIC;
 use crate::watchdog::Watchdog;
@@ -65,6 +66,7 @@ pub(super) struct People {
     pub(super) offsets: Addr<ConsumerOffsets>,
     pub(super) heartbeats: Addr<HeartbeatScanner>,
     pub(super) pending_resets: Arc<AtomicUsize>,
+    pub(super) stats: Arc<Stats>,
 }
 
 impl People {
@@ -85,16 +87,17 @@ impl People {
         let filters = Filters::new(tables.filters, book.clone(), log.clone(), span_ms, clock.clone()).start();
         let groups = Groups::new(table, file, directory.clone(), filters.clone(), clock.clone()).start();
         stage.enter("ConsumerOffsets");
-        let pending_resets = Arc::new(AtomicUsize::new(0));
+        let (pending_resets, stats) = (Arc::new(AtomicUsize::new(0)), Arc::new(Stats::default()));
         let (file, saved) = tables.offsets;
-        let offsets = ConsumerOffsets::new(saved, file, pending_resets.clone(), clock.clone()).start();
+        let offsets =
+            ConsumerOffsets::new(saved, file, pending_resets.clone(), stats.clone(), clock.clone()).start();
         stage.enter("HeartbeatScanner");
         let heartbeats = HeartbeatScanner::new(directory.clone(), clock.clone()).start();
         watchdog.watch("Groups", groups.clone());
         watchdog.watch("Filters", filters.clone());
         watchdog.watch("ConsumerOffsets", offsets.clone());
         watchdog.watch("HeartbeatScanner", heartbeats.clone());
-        People { groups, filters, book, offsets, heartbeats, pending_resets }
+        People { groups, filters, book, offsets, heartbeats, pending_resets, stats }
     }
 
     /// Saves what changed.

@@ -20,9 +20,10 @@ use troupemq_store::consume_queue::Boundary;
 use troupemq_store::{ConsumeQueue, Unit};
 
 use super::progress::Committed;
-use super::{CommitOffset, GroupQueue, QueryOffset};
+use super::{CommitOffset, GroupQueue, MoveOffset, QueryOffset};
 use crate::cast::BrokerCast;
 use crate::net::{Answer, Call, Refusal};
+use crate::rebalance::IsMember;
 
 fn success(header: &impl Header) -> Command {
     Command::response(ResponseCode::SUCCESS).with_header(header)
@@ -66,17 +67,33 @@ pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
         .command
         .header()
         .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
-    if cast.directory.group(&header.group).is_none() {
+    let Some(view) = cast.directory.group(&header.group) else {
         let remark = format!("Group {} not exist!", header.group);
         return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
-    }
+    };
+    let link = call.link.id();
     if cast.directory.topic(&header.topic).is_none() {
         let remark = format!("Topic {} not exist!", header.topic);
         return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
     }
     let of = GroupQueue { group: header.group, topic: header.topic, queue_id: header.queue_id };
-    match cast.offsets.send(CommitOffset { of, queue_offset: header.queue_offset }).await? {
+    let queue_offset = header.queue_offset;
+    let commit = CommitOffset { of: of.clone(), queue_offset };
+    let mut committed = cast.offsets.send(commit).await?;
+    if matches!(committed, Committed::Backward { .. }) && !view.coordinator().send(IsMember(link)).await? {
+        // Who does not consume does not come late: a tool wants the group to go back.
+        let commit = CommitOffset { of: of.clone(), queue_offset };
+        committed = cast.offsets.send(MoveOffset(commit)).await?;
+    }
+    match committed {
         Committed::Stored { .. } => Ok(Command::response(ResponseCode::SUCCESS)),
+        Committed::Backward { before } => {
+            cast.stats.commit_ignored();
+            tell_ignored(&of, before, queue_offset);
+            let remark =
+                format!("Offset {queue_offset} is behind {before} and no reset asked for it: it is ignored");
+            Ok(Command::response(ResponseCode::SUCCESS).with_remark(remark))
+        }
         Committed::Reset => {
             Ok(Command::response(ResponseCode::SUCCESS).with_remark("Offset has been previously reset"))
         }
@@ -87,16 +104,29 @@ pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
     }
 }
 
+/// Reports a commit that does not count.
+pub(super) fn tell_ignored(of: &GroupQueue, before: i64, queue_offset: i64) {
+    let GroupQueue { group, topic, queue_id } = of;
+    tracing::warn!(%group, %topic, queue_id, before, queue_offset,
+        "a commit that goes back is ignored: no reset asked for it");
+}
+
 /// Answers SEARCH_OFFSET_BY_TIMESTAMP.
-pub fn search_by_time(cast: &BrokerCast, call: &Call) -> Answer {
+pub async fn search_by_time(cast: &BrokerCast, call: &Call) -> Answer {
     let header: SearchOffsetByTimestampHeader = call.command.header()?;
     let boundary = match header.boundary.unwrap_or_default() {
         request::Boundary::Lower => Boundary::Lower,
         request::Boundary::Upper => Boundary::Upper,
     };
-    let queue = cast.queues.get(&header.topic, header.queue_id);
-    let queue_offset =
-        queue.map_or(0, |queue| queue.offset_by_time(header.timestamp_ms, boundary, &cast.log));
+    let queue_offset = match cast.queues.get(&header.topic, header.queue_id) {
+        None => 0,
+        Some(queue) => {
+            // The search may touch pages that are not in memory, so no arbiter waits for it.
+            let log = cast.log.clone();
+            let search = move || queue.offset_by_time(header.timestamp_ms, boundary, &log);
+            actix_rt::task::spawn_blocking(search).await.map_err(|_| Refusal::gone("the reader"))?
+        }
+    };
     Ok(success(&SearchOffsetByTimestampReplyHeader { queue_offset }))
 }
 

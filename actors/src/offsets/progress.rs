@@ -4,9 +4,12 @@
 //! - a stored offset is the *next* queue offset to consume;
 //! - while a reset is pending it is what a question answers, and commits are left aside until the reset is
 //!   handed to a pull or a pop;
+//! - progress goes back only where something asked for it: a reset, a pull from further back (a consumer that seeks),
+//!   the broker's own answer that an offset does not exist, a tool. A commit that merely comes late, from a member
+//!   whose queue another has taken over, is left aside;
 //! - the version moves with every 500th commit and with every reset, so that slaves notice.
 //!
-//! Deliberately absent: any check against the queue's own limits. Clients may go backwards on purpose.
+//! Deliberately absent: any check against the queue's own limits. A pull beyond them is told where to go on.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,6 +29,11 @@ pub enum Committed {
         /// Offset known before, `None` for the first commit of the queue.
         before: Option<i64>,
     },
+    /// It is behind what is stored, and nothing asked for that: it does not count.
+    Backward {
+        /// What stays stored.
+        before: i64,
+    },
     /// A reset is pending: the commit is from before it and does not count.
     Reset,
     /// The table holds [`QUEUES_MAX`] queues already.
@@ -38,6 +46,17 @@ struct QueueProgress {
     /// Last offset handed out by a pull; kept in memory only.
     pulled: Option<i64>,
     reset: Option<i64>,
+    /// The group was sent back; kept in memory only.
+    sent_back: Option<SentBack>,
+}
+
+/// A way back that commits may take.
+#[derive(Debug, Clone, Copy)]
+struct SentBack {
+    /// As far back as this.
+    to: i64,
+    /// Until progress is here again.
+    until: i64,
 }
 
 /// Progress of the queues of one topic, for one group.
@@ -61,6 +80,11 @@ impl Progress {
         if queue.reset.is_some() {
             return Committed::Reset;
         }
+        let may_go_back = queue.sent_back.is_some_and(|back| back.to <= queue_offset);
+        if let Some(before) = queue.committed.filter(|before| queue_offset < *before && !may_go_back) {
+            return Committed::Backward { before };
+        }
+        queue.sent_back = queue.sent_back.filter(|back| queue_offset < back.until);
         let before = queue.committed.replace(queue_offset);
         self.commits += 1;
         self.is_changed = true;
@@ -68,6 +92,15 @@ impl Progress {
             self.versions += 1;
         }
         Committed::Stored { before }
+    }
+
+    /// Lets commits of the queue go back as far as `to`, until they are where they are now.
+    pub fn send_back(&mut self, group: &str, topic: &str, queue_id: i32, to: i64) {
+        let queue = self.groups.get_mut(group).and_then(|topics| topics.get_mut(topic)?.get_mut(&queue_id));
+        let Some(queue) = queue else { return };
+        let Some(committed) = queue.committed.filter(|committed| to < *committed) else { return };
+        let known = queue.sent_back.unwrap_or(SentBack { to, until: committed });
+        queue.sent_back = Some(SentBack { to: known.to.min(to), until: known.until.max(committed) });
     }
 
     /// Where the group goes on: the pending reset, else the stored offset.
@@ -87,10 +120,18 @@ impl Progress {
             .collect()
     }
 
-    /// Notes how far a pull has handed out messages, for the lag that administrators see.
-    pub fn note_pulled(&mut self, group: &Text, topic: &Text, queue_id: i32, next_offset: i64) {
+    /// Notes how far a pull from `from` has handed out messages, for the lag that administrators see. One from further
+    /// back than the stored offset lets commits go back too.
+    pub fn note_pulled(
+        &mut self,
+        group: &Text,
+        topic: &Text,
+        queue_id: i32,
+        (from, next_offset): (i64, i64),
+    ) {
         if let Some(queue) = self.queue_mut(group, topic, queue_id) {
             queue.pulled = Some(next_offset);
+            self.send_back(group, topic, queue_id, from.min(next_offset));
         }
     }
 
@@ -107,6 +148,7 @@ impl Progress {
         let was_pending = queue.reset.replace(queue_offset).is_some();
         queue.committed = Some(queue_offset);
         queue.pulled = None;
+        queue.sent_back = None;
         self.resets_pending += usize::from(!was_pending);
         self.versions += 1;
         self.is_changed = true;
@@ -153,6 +195,7 @@ impl Progress {
             .collect();
         for (name, queues) in topics {
             for (queue_id, queue_offset) in queues {
+                self.send_back(to, &name, queue_id, queue_offset);
                 self.commit(to, &name, queue_id, queue_offset);
             }
         }
@@ -227,13 +270,35 @@ mod tests {
     }
 
     #[test]
-    fn the_last_commit_is_what_a_question_answers_even_when_it_goes_back() {
+    fn the_last_commit_is_what_a_question_answers_and_a_late_one_does_not_count() {
         let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
         assert_eq!(progress.query("g", "t", 0), None);
         assert_eq!(progress.commit(&group, &topic, 0, 7), Committed::Stored { before: None });
-        assert_eq!(progress.commit(&group, &topic, 0, 3), Committed::Stored { before: Some(7) });
-        assert_eq!(progress.query("g", "t", 0), Some(3));
+        assert_eq!(progress.commit(&group, &topic, 0, 3), Committed::Backward { before: 7 });
+        assert_eq!(progress.query("g", "t", 0), Some(7));
+        assert_eq!(progress.commit(&group, &topic, 0, 7), Committed::Stored { before: Some(7) });
         assert_eq!(progress.query("g", "t", 1), None);
+    }
+
+    #[test]
+    fn a_consumer_that_seeks_back_commits_from_there_until_it_is_where_it_was() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        progress.commit(&group, &topic, 0, 70);
+        progress.note_pulled(&group, &topic, 0, (20, 52));
+        assert_eq!(progress.commit(&group, &topic, 0, 19), Committed::Backward { before: 70 });
+        assert_eq!(progress.commit(&group, &topic, 0, 25), Committed::Stored { before: Some(70) });
+        progress.note_pulled(&group, &topic, 0, (52, 84));
+        assert_eq!(progress.commit(&group, &topic, 0, 22), Committed::Stored { before: Some(25) });
+        assert_eq!(progress.commit(&group, &topic, 0, 71), Committed::Stored { before: Some(22) });
+        assert_eq!(progress.commit(&group, &topic, 0, 30), Committed::Backward { before: 71 });
+    }
+
+    #[test]
+    fn a_pull_beyond_the_end_is_told_the_end_and_may_be_committed_there() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        progress.commit(&group, &topic, 0, 500);
+        progress.note_pulled(&group, &topic, 0, (500, 100));
+        assert_eq!(progress.commit(&group, &topic, 0, 100), Committed::Stored { before: Some(500) });
     }
 
     #[test]
@@ -254,7 +319,7 @@ mod tests {
     #[test]
     fn pulled_is_never_behind_committed() {
         let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
-        progress.note_pulled(&group, &topic, 0, 32);
+        progress.note_pulled(&group, &topic, 0, (0, 32));
         assert_eq!(progress.pulled("g", "t", 0), Some(32));
         progress.commit(&group, &topic, 0, 40);
         assert_eq!(progress.pulled("g", "t", 0), Some(40));
@@ -264,7 +329,7 @@ mod tests {
     #[test]
     fn a_group_that_only_pulled_has_no_progress_in_the_topic() {
         let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
-        progress.note_pulled(&group, &topic, 0, 32);
+        progress.note_pulled(&group, &topic, 0, (0, 32));
         assert_eq!((progress.topics_of("g"), progress.groups_of("t")), (vec![], vec![]));
         progress.commit(&group, &topic, 0, 0);
         assert_eq!((progress.topics_of("g"), progress.groups_of("t")), (vec![topic], vec![group]));
@@ -307,7 +372,7 @@ mod tests {
     #[test]
     fn stored_lists_committed_offsets_and_leaves_pulled_ones_out() {
         let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
-        progress.note_pulled(&group, &topic, 1, 5);
+        progress.note_pulled(&group, &topic, 1, (0, 5));
         progress.commit(&group, &topic, 0, 9);
         let stored: Vec<_> = progress.stored().map(|(g, t, id, at)| (g.clone(), t.clone(), id, at)).collect();
         assert_eq!(stored, vec![(group, topic, 0, 9)]);

@@ -106,6 +106,12 @@ impl Members {
         self.members.remove(&link).is_some()
     }
 
+    /// Whether a connection is a member.
+    #[must_use]
+    pub fn contains(&self, link: LinkId) -> bool {
+        self.members.contains_key(&link)
+    }
+
     /// Whether nobody is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,0 +1,271 @@
+//! Progress of groups over a socket: commits that go back, resets, clones, the offsets of queues.
+//!
+//! Invariants:
+//! - every test has its own node, folder and ports.
+
+use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
+use troupemq_codec::loose_json::{from_loose, to_fastjson};
+use troupemq_codec::message::Message;
+use troupemq_codec::request::{
+    Boundary, CloneGroupOffset, CloneGroupOffsetHeader, GetEarliestMsgStoretime,
+    GetEarliestMsgStoretimeHeader, GetMaxOffset, GetMaxOffsetHeader, GetMinOffset, GetMinOffsetHeader,
+    HeartBeat, InvokeBrokerToResetOffset, InvokeBrokerToResetOffsetHeader, PullMessage, PullMessageHeader,
+    QueryConsumerOffset, QueryConsumerOffsetHeader, ResetConsumerClientOffset, ResetOffsetBody,
+    SearchOffsetByTimestamp, SearchOffsetByTimestampHeader, UpdateConsumerOffset, UpdateConsumerOffsetHeader,
+};
+use troupemq_codec::{Command, Request, ResponseCode, Text};
+
+use crate::node::{Node, NodeHandle};
+use crate::testing::{Client, pull_header, request, small_broker, start_broker};
+
+const GROUP: &str = "readers";
+
+/// Calls past notices that the broker sends on its own.
+fn call(client: &mut Client, wanted: Command) -> Command {
+    let opaque = client.send(wanted);
+    loop {
+        let frame = client.receive().expect("an answer comes");
+        if frame.is_response() {
+            assert_eq!(frame.opaque, opaque);
+            return frame;
+        }
+    }
+}
+
+fn join(client: &mut Client) {
+    let subscription = SubscriptionData {
+        topic: Text::from("T"),
+        sub_string: Text::from("*"),
+        sub_version: 1,
+        ..SubscriptionData::default()
+    };
+    let data = HeartbeatData {
+        client_id: Text::from("client"),
+        consumer_data_set: vec![ConsumerData {
+            group_name: Text::from(GROUP),
+            subscription_data_set: vec![subscription],
+            ..ConsumerData::default()
+        }],
+        ..HeartbeatData::default()
+    };
+    let mut beat = Command::request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into());
+    beat.version = 477;
+    assert_eq!(call(client, beat).code, 0);
+}
+
+fn commit(client: &mut Client, queue_offset: i64) -> Command {
+    let header = UpdateConsumerOffsetHeader {
+        group: Text::from(GROUP),
+        topic: Text::from("T"),
+        queue_id: 0,
+        queue_offset,
+    };
+    call(client, request::<UpdateConsumerOffset>(&header))
+}
+
+fn progress(client: &mut Client, group: &str) -> Option<i64> {
+    let header = QueryConsumerOffsetHeader {
+        group: Text::from(group),
+        topic: Text::from("T"),
+        queue_id: 0,
+        zero_if_not_found: Some(false),
+    };
+    let answer = call(client, request::<QueryConsumerOffset>(&header));
+    answer.fields.get("offset").map(|offset| offset.parse().unwrap())
+}
+
+fn pull(client: &mut Client, queue_offset: i64) -> Command {
+    let header = PullMessageHeader { group: Text::from(GROUP), ..pull_header("T", 0, queue_offset, "*") };
+    call(client, request::<PullMessage>(&header))
+}
+
+fn reset(client: &mut Client, change: impl FnOnce(&mut InvokeBrokerToResetOffsetHeader)) -> Command {
+    let mut header = InvokeBrokerToResetOffsetHeader {
+        topic: Text::from("T"),
+        group: Text::from(GROUP),
+        queue_id: None,
+        queue_offset: None,
+        timestamp_ms: -1,
+        is_force: true,
+    };
+    change(&mut header);
+    call(client, request::<InvokeBrokerToResetOffset>(&header))
+}
+
+/// The offsets that a reset answers, by queue id.
+fn offsets_of(answer: &Command) -> Vec<(i32, i64)> {
+    assert_eq!(answer.code, 0, "{:?}", answer.remark);
+    let body: ResetOffsetBody = from_loose(&answer.body).unwrap();
+    body.offset_table.into_iter().map(|(queue, offset)| (queue.queue_id, offset)).collect()
+}
+
+/// A broker with ten messages in the first queue of `T`, and a member of the group.
+fn ten(dir: &std::path::Path) -> (NodeHandle, Client) {
+    let node = start_broker(dir);
+    let mut client = Client::of(&node);
+    (0..10).for_each(|number| assert_eq!(client.produce("T", 0, &[number], "").code, 0));
+    join(&mut client);
+    (node, client)
+}
+
+// 3.8 #72: offsets may move backwards by 15. Ours: if something asked for it.
+#[test]
+fn a_member_that_commits_late_is_ignored_and_reported_and_a_seek_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, mut client) = ten(dir.path());
+    pull(&mut client, 0);
+    assert_eq!(commit(&mut client, 9).remark, None);
+    let late = commit(&mut client, 4);
+    assert_eq!(late.code, 0);
+    assert_eq!(late.remark.as_deref(), Some("Offset 4 is behind 9 and no reset asked for it: it is ignored"));
+    assert_eq!(progress(&mut client, GROUP), Some(9));
+    assert_eq!(node.broker().unwrap().stats.read().ignored_commits, 1);
+    pull(&mut client, 3);
+    assert_eq!(commit(&mut client, 4).remark, None, "the consumer has sought to 3");
+    assert_eq!(progress(&mut client, GROUP), Some(4));
+}
+
+#[test]
+fn a_tool_that_is_no_member_may_commit_anywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, mut member) = ten(dir.path());
+    commit(&mut member, 9);
+    let mut tool = Client::of(&node);
+    assert_eq!(commit(&mut tool, 2).remark, None);
+    assert_eq!(progress(&mut member, GROUP), Some(2));
+}
+
+// 3.9 #81: accepted when min <= offset <= max+1, else 1 with `Target offset ... not in consume queue range`;
+// timestamp -1 = max offset. #86: unknown topic 17, unknown group 26.
+#[test]
+fn a_reset_by_offset_stays_within_the_queue_and_one_without_a_time_goes_to_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_node, mut client) = ten(dir.path());
+    let to = |offset| {
+        move |header: &mut InvokeBrokerToResetOffsetHeader| {
+            (header.queue_id, header.queue_offset) = (Some(0), Some(offset));
+        }
+    };
+    assert_eq!(offsets_of(&reset(&mut client, to(0))), [(0, 0)]);
+    assert_eq!(offsets_of(&reset(&mut client, to(11))), [(0, 11)]);
+    let refused = reset(&mut client, to(12));
+    assert_eq!(refused.response_code(), ResponseCode::SYSTEM_ERROR);
+    assert_eq!(refused.remark.unwrap(), "Target offset 12 not in consume queue range [0-10]");
+    assert_eq!(offsets_of(&reset(&mut client, |_| {})), [(0, 10), (1, 0), (2, 0), (3, 0)]);
+    let no_topic = reset(&mut client, |header| header.topic = Text::from("none"));
+    assert_eq!(no_topic.response_code(), ResponseCode::TOPIC_NOT_EXIST);
+    let no_group = reset(&mut client, |header| header.group = Text::from("none"));
+    assert_eq!(no_group.response_code(), ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST);
+}
+
+// 3.9 #82: 14 answers the reset value until consumed; the next pull of that queue answers 21 with nextBeginOffset
+// = reset offset and erases it; commits arriving in between are ignored. #85: several resets: the last one wins.
+#[test]
+fn a_reset_by_time_is_what_the_next_pull_is_told_and_the_last_of_several_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_node, mut client) = ten(dir.path());
+    commit(&mut client, 10);
+    let stored = Message::decode_all(pull(&mut client, 6).body).unwrap()[0].store_timestamp_ms;
+    let search = |timestamp_ms, boundary| {
+        request::<SearchOffsetByTimestamp>(&SearchOffsetByTimestampHeader {
+            topic: Text::from("T"),
+            queue_id: 0,
+            timestamp_ms,
+            boundary,
+        })
+    };
+    let first =
+        call(&mut client, search(stored, Some(Boundary::Lower))).fields.get("offset").map(str::to_owned);
+    let first: i64 = first.unwrap().parse().unwrap();
+    assert!(first <= 6, "the first message of the millisecond in which the one at 6 was stored: {first}");
+    assert_eq!(call(&mut client, search(i64::MAX, Some(Boundary::Upper))).fields.get("offset"), Some("9"));
+    assert_eq!(call(&mut client, search(i64::MAX, None)).fields.get("offset"), Some("10"));
+    assert_eq!(call(&mut client, search(0, Some(Boundary::Upper))).fields.get("offset"), Some("0"));
+    reset(&mut client, |header| header.timestamp_ms = 0);
+    let by_time = reset(&mut client, |header| header.timestamp_ms = stored);
+    assert_eq!(offsets_of(&by_time)[0], (0, first));
+    assert_eq!(progress(&mut client, GROUP), Some(first));
+    assert_eq!(commit(&mut client, 10).remark.as_deref(), Some("Offset has been previously reset"));
+    let moved = pull(&mut client, 10);
+    assert_eq!(moved.response_code(), ResponseCode::PULL_OFFSET_MOVED);
+    assert_eq!(moved.fields.get("nextBeginOffset"), Some(first.to_string().as_str()));
+    assert_eq!(pull(&mut client, first).code, 0);
+    assert_eq!(commit(&mut client, first + 1).remark, None);
+}
+
+#[test]
+fn without_resets_of_its_own_the_broker_tells_the_clients_and_lets_them_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().unwrap().config.use_server_side_reset_offset = false;
+    let node = Node::start(config).unwrap();
+    let (mut member, mut tool) = (Client::of(&node), Client::of(&node));
+    (0..10).for_each(|number| assert_eq!(member.produce("T", 0, &[number], "").code, 0));
+    let offline = reset(&mut tool, |_| {});
+    assert_eq!(offline.response_code(), ResponseCode::CONSUMER_NOT_ONLINE);
+    join(&mut member);
+    for queue_id in 0..4 {
+        let header = UpdateConsumerOffsetHeader {
+            group: Text::from(GROUP),
+            topic: Text::from("T"),
+            queue_id,
+            queue_offset: if queue_id == 0 { 9 } else { 0 },
+        };
+        call(&mut member, request::<UpdateConsumerOffset>(&header));
+    }
+    let told = reset(&mut tool, |header| header.timestamp_ms = 0);
+    assert_eq!(offsets_of(&told), [(0, 0), (1, 0), (2, 0), (3, 0)]);
+    let notice = member.receive().expect("the client is told");
+    assert_eq!((notice.code, notice.is_oneway()), (ResetConsumerClientOffset::CODE, true));
+    let body: ResetOffsetBody = from_loose(&notice.body).unwrap();
+    assert_eq!(body.offset_table.values().copied().collect::<Vec<_>>(), [0, 0, 0, 0]);
+    assert_eq!(commit(&mut member, 0).remark, None);
+    assert_eq!(progress(&mut member, GROUP), Some(0));
+}
+
+#[test]
+fn a_clone_takes_the_progress_of_a_group_that_is_offline_over_backwards_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_node, mut client) = ten(dir.path());
+    commit(&mut client, 7);
+    for group in ["copy", "copy", "partial"] {
+        let header = CloneGroupOffsetHeader {
+            source_group: Text::from(GROUP),
+            target_group: Text::from(group),
+            topic: (group == "partial").then(|| Text::from("none")),
+            offline: Some(false),
+        };
+        assert_eq!(call(&mut client, request::<CloneGroupOffset>(&header)).code, 0);
+        reset(&mut client, |header| (header.queue_id, header.queue_offset) = (Some(0), Some(5)));
+    }
+    assert_eq!(progress(&mut client, "copy"), Some(5), "the second clone went back");
+    assert_eq!(progress(&mut client, "partial"), None);
+}
+
+// 3.8 #68: offset == max -> 19; offset > max -> 21 with max; empty queue and offset 0 -> 19, != 0 -> 21 with 0.
+#[test]
+fn a_queue_tells_its_ends_and_pulls_outside_of_them_where_to_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_node, mut client) = ten(dir.path());
+    let (topic, queue_id) = (Text::from("T"), 0);
+    let max = request::<GetMaxOffset>(&GetMaxOffsetHeader {
+        topic: topic.clone(),
+        queue_id,
+        ..GetMaxOffsetHeader::default()
+    });
+    let min = request::<GetMinOffset>(&GetMinOffsetHeader { topic: topic.clone(), queue_id });
+    let earliest =
+        request::<GetEarliestMsgStoretime>(&GetEarliestMsgStoretimeHeader { topic: topic.clone(), queue_id });
+    let nothing = request::<GetEarliestMsgStoretime>(&GetEarliestMsgStoretimeHeader { topic, queue_id: 3 });
+    let stored = Message::decode_all(pull(&mut client, 0).body).unwrap()[0].store_timestamp_ms.to_string();
+    assert_eq!(call(&mut client, max).fields.get("offset"), Some("10"));
+    assert_eq!(call(&mut client, min).fields.get("offset"), Some("0"));
+    assert_eq!(call(&mut client, earliest).fields.get("timestamp"), Some(stored.as_str()));
+    assert_eq!(call(&mut client, nothing).fields.get("timestamp"), Some("-1"));
+    for (queue_id, offset, code, next) in
+        [(0, 10, 19, "10"), (0, 11, 21, "10"), (1, 0, 19, "0"), (1, 4, 21, "0")]
+    {
+        let answer = client.pull("T", queue_id, offset, "*");
+        assert_eq!((answer.code, answer.fields.get("nextBeginOffset")), (code, Some(next)), "{offset}");
+    }
+}
