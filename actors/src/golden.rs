@@ -2,6 +2,13 @@
 //!
 //! Invariants:
 //! - frames stand in the order in which they were seen, of one kind of server only.
+//!
+//! Contents: `conversation` holds one with a broker of ours, `replay` collects what it answers otherwise, `shape`
+//! compares JSON bodies.
+
+pub(crate) mod conversation;
+pub(crate) mod replay;
+pub(crate) mod shape;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -6,10 +6,7 @@
 //! - a group, client or offset that a question presupposes is made before, as Java's answer tells it;
 //! - where ours differs it stands in [`DIFFERENCES`], with the reason.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use bytes::Bytes;
-use serde_json::Value;
 use troupemq_codec::group::SubscriptionGroupConfig;
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, ProducerData, SubscriptionData};
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
@@ -17,7 +14,9 @@ use troupemq_codec::request::*;
 use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{Command, Request, Text};
 
-use crate::golden::{Frame, conversations};
+use crate::golden::conversations;
+use crate::golden::replay::{Asked, Intended, Replay, asked, difference};
+use crate::golden::shape::shape_of;
 use crate::node::Node;
 use crate::testing::{Client, pull_header, request, small_broker};
 
@@ -51,25 +50,11 @@ const ASKED: [i32; 25] = [
 ];
 
 /// Where ours answers otherwise: file, number of the request, reason.
-const DIFFERENCES: &[(&str, i64, &str)] = &[
+const DIFFERENCES: &[Intended] = &[
     ("errors", 141, "an unknown group has a code of its own, as in later releases"),
     ("errors", 145, "who is not online is named instead of a Java exception"),
     ("errors", 171, "a bad name is an invalid parameter, as in later releases"),
     ("errors", 173, "what is no JSON is named instead of a Java exception"),
-];
-
-/// Members of bodies whose keys are names or numbers: the first value stands for all.
-const TABLES: [&str; 10] = [
-    "offsetTable",
-    "subscriptionTable",
-    "subscriptionGroupTable",
-    "forbiddenTable",
-    "data",
-    "codeSet",
-    "tagsSet",
-    "attributes",
-    "consumeStatsList[]",
-    "queueData",
 ];
 
 #[test]
@@ -78,42 +63,22 @@ fn every_recorded_question_of_tools_is_answered_as_java_answers_it() {
     let node = Node::start(small_broker(dir.path())).unwrap();
     let mut client = Client::of(&node);
     make_topic(&mut client, &Text::from("ErrTopic"), 2);
-    let mut compared = BTreeMap::new();
-    let mut found = BTreeSet::new();
-    let mut wrong = Vec::new();
+    let mut replay = Replay::new(DIFFERENCES);
     for (name, frames) in conversations("broker") {
-        for (asked, java) in pairs(&frames) {
-            let code = asked.command.code;
+        for Asked { request, java } in asked(&frames) {
+            let code = request.command.code;
+            let Some(java) = java.filter(|_| ASKED.contains(&code)) else { continue };
             // A connection of its own for each question: it is gone when the next is asked.
             let mut online = Client::of(&node);
-            presuppose(&mut client, &mut online, &asked.command, java);
-            let ours = client.call(asked.command.clone());
-            *compared.entry(code).or_insert(0) += 1;
+            presuppose(&mut client, &mut online, &request.command, java);
+            let ours = client.call(request.command.clone());
             drop(online);
-            let Some(why) = difference(code, java, &ours) else { continue };
-            match DIFFERENCES.iter().find(|known| known.0 == name && known.1 == asked.number) {
-                Some(known) => _ = found.insert((known.0, known.1)),
-                None => wrong.push(format!("{name} {}: {code}: {why}", asked.number)),
-            }
+            replay.note(&name, request, unlike(code, java, &ours));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let listed: BTreeSet<_> = DIFFERENCES.iter().map(|known| (known.0, known.1)).collect();
-    assert_eq!(found, listed, "differences that are none any more");
+    let compared = replay.end();
     assert!(ASKED.iter().all(|code| compared.contains_key(code)), "{compared:?}");
     node.stop_and_wait().unwrap();
-}
-
-/// The requests that are asked, each with Java's answer.
-fn pairs(frames: &[Frame]) -> Vec<(&Frame, &Command)> {
-    let answer_of = |asked: &Frame| {
-        let is_answer = |frame: &&Frame| {
-            frame.is_from_server && frame.conn == asked.conn && frame.command.opaque == asked.command.opaque
-        };
-        frames.iter().find(is_answer).map(|frame| &frame.command)
-    };
-    let asked = frames.iter().filter(|frame| !frame.is_from_server && ASKED.contains(&frame.command.code));
-    asked.filter_map(|asked| answer_of(asked).map(|java| (asked, java))).collect()
 }
 
 /// Makes what Java's answer tells of.
@@ -267,17 +232,9 @@ fn send_beat(online: &mut Client, data: HeartbeatData) {
 }
 
 /// How ours differs from Java's answer, if it does.
-fn difference(asked: i32, java: &Command, ours: &Command) -> Option<String> {
-    if java.code != ours.code {
-        return Some(format!("code {} instead of {}, {:?}", ours.code, java.code, ours.remark));
-    }
-    let keys =
-        |command: &Command| command.fields.iter().map(|(key, _)| key.to_owned()).collect::<BTreeSet<_>>();
-    if keys(java) != keys(ours) {
-        return Some(format!("fields {:?} instead of {:?}", ours.fields, java.fields));
-    }
-    if java.code != 0 && java.remark != ours.remark {
-        return Some(format!("{:?} instead of {:?}", ours.remark, java.remark));
+fn unlike(asked: i32, java: &Command, ours: &Command) -> Option<String> {
+    if let Some(why) = difference(java, ours) {
+        return Some(why);
     }
     if asked == GetBrokerConfig::CODE {
         return missing_settings(&ours.body);
@@ -298,46 +255,4 @@ fn missing_settings(body: &[u8]) -> Option<String> {
     let missing = wanted.iter().chain(&more).filter(|key| !settings.contains_key(**key));
     let missing: Vec<_> = missing.collect();
     (!missing.is_empty()).then(|| format!("{missing:?} are missing"))
-}
-
-/// The members of a body and their types, by path.
-fn shape_of(body: &[u8]) -> BTreeSet<String> {
-    let mut shape = BTreeSet::new();
-    if !body.is_empty() {
-        let text = plain_keys(std::str::from_utf8(body).unwrap());
-        walk(&from_loose::<Value>(text.as_bytes()).unwrap(), "", &mut shape);
-    }
-    shape
-}
-
-/// The text with a plain key in place of each key that is an object.
-fn plain_keys(text: &str) -> String {
-    let mut text = text.to_owned();
-    while let Some(end) = text.find("}:") {
-        let begin = text[..end].rfind('{').unwrap();
-        text.replace_range(begin..=end, &format!("\"queue {end}\""));
-    }
-    text
-}
-
-fn walk(value: &Value, path: &str, shape: &mut BTreeSet<String>) {
-    let is_table = TABLES.iter().any(|table| path.ends_with(table));
-    match value {
-        Value::Object(members) => {
-            for (key, member) in members {
-                // The folder of a store stands in one key.
-                let key = if is_table { "*" } else { key.split('/').next().unwrap_or_default() };
-                walk(member, &format!("{path}.{key}"), shape);
-            }
-            shape.insert(format!("{path}: object"));
-        }
-        Value::Array(items) => {
-            items.iter().for_each(|item| walk(item, &format!("{path}[]"), shape));
-            shape.insert(format!("{path}: list"));
-        }
-        Value::Bool(_) => _ = shape.insert(format!("{path}: bool")),
-        Value::Number(_) => _ = shape.insert(format!("{path}: number")),
-        Value::String(_) => _ = shape.insert(format!("{path}: text")),
-        Value::Null => {}
-    }
 }

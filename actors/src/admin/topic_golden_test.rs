@@ -6,14 +6,15 @@
 //! - a topic that a question presupposes is made before, as Java's answer tells it;
 //! - where ours differs it stands in [`DIFFERENCES`], with the reason.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::*;
 use troupemq_codec::topic::{TopicConfig, TopicConfigTable};
 use troupemq_codec::{Command, Request, Text};
 
-use crate::golden::{Frame, conversations};
+use crate::golden::conversations;
+use crate::golden::replay::{Asked, Intended, Replay, asked, difference};
 use crate::node::Node;
 use crate::testing::{Client, request, small_broker};
 
@@ -29,7 +30,7 @@ const ASKED: [i32; 7] = [
 ];
 
 /// Where ours answers otherwise: file, number of the request, reason.
-const DIFFERENCES: &[(&str, i64, &str)] = &[
+const DIFFERENCES: &[Intended] = &[
     ("errors", 147, "a bad name is an invalid parameter, as in later releases"),
     ("errors", 149, "a bad name is an invalid parameter, as in later releases"),
     ("errors", 151, "a topic of the system is an invalid parameter, as in later releases"),
@@ -47,39 +48,19 @@ fn every_recorded_question_about_topics_is_answered_as_java_answers_it() {
     config.broker.as_mut().unwrap().config.broker_cluster_name = "GoldCluster".to_owned();
     let node = Node::start(config).unwrap();
     let mut client = Client::of(&node);
-    let mut compared = BTreeMap::new();
-    let mut found = BTreeSet::new();
-    let mut wrong = Vec::new();
+    let mut replay = Replay::new(DIFFERENCES);
     for (name, frames) in conversations("broker") {
-        for (asked, java) in pairs(&frames) {
-            let code = asked.command.code;
-            presuppose(&mut client, &asked.command, java);
-            let ours = client.call(asked.command.clone());
-            *compared.entry(code).or_insert(0) += 1;
-            let Some(why) = difference(code, java, &ours) else { continue };
-            match DIFFERENCES.iter().find(|known| known.0 == name && known.1 == asked.number) {
-                Some(known) => _ = found.insert((known.0, known.1)),
-                None => wrong.push(format!("{name} {}: {code}: {why}", asked.number)),
-            }
+        for Asked { request, java } in asked(&frames) {
+            let code = request.command.code;
+            let Some(java) = java.filter(|_| ASKED.contains(&code)) else { continue };
+            presuppose(&mut client, &request.command, java);
+            let ours = client.call(request.command.clone());
+            replay.note(&name, request, unlike(code, java, &ours));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let listed: BTreeSet<_> = DIFFERENCES.iter().map(|known| (known.0, known.1)).collect();
-    assert_eq!(found, listed, "differences that are none any more");
+    let compared = replay.end();
     assert!(ASKED.iter().all(|code| compared.contains_key(code)), "{compared:?}");
     node.stop_and_wait().unwrap();
-}
-
-/// The requests that are asked, each with Java's answer.
-fn pairs(frames: &[Frame]) -> Vec<(&Frame, &Command)> {
-    let answer_of = |asked: &Frame| {
-        let is_answer = |frame: &&Frame| {
-            frame.is_from_server && frame.conn == asked.conn && frame.command.opaque == asked.command.opaque
-        };
-        frames.iter().find(is_answer).map(|frame| &frame.command)
-    };
-    let asked = frames.iter().filter(|frame| !frame.is_from_server && ASKED.contains(&frame.command.code));
-    asked.filter_map(|asked| answer_of(asked).map(|java| (asked, java))).collect()
 }
 
 /// Makes the topic that Java's answer tells of.
@@ -114,20 +95,10 @@ fn presuppose(client: &mut Client, asked: &Command, java: &Command) {
 }
 
 /// How ours differs from Java's answer, if it does.
-fn difference(asked: i32, java: &Command, ours: &Command) -> Option<String> {
-    if java.code != ours.code {
-        return Some(format!("code {} instead of {}, {:?}", ours.code, java.code, ours.remark));
-    }
-    let keys =
-        |command: &Command| command.fields.iter().map(|(key, _)| key.to_owned()).collect::<BTreeSet<_>>();
-    if keys(java) != keys(ours) {
-        return Some(format!("fields {:?} instead of {:?}", ours.fields, java.fields));
-    }
-    if java.code != 0 && java.remark != ours.remark {
-        return Some(format!("{:?} instead of {:?}", ours.remark, java.remark));
-    }
-    let (java, ours) = (told(asked, &java.body), told(asked, &ours.body));
-    (java != ours).then(|| format!("{ours} instead of {java}"))
+fn unlike(asked: i32, java: &Command, ours: &Command) -> Option<String> {
+    let bodies = || (told(asked, &java.body), told(asked, &ours.body));
+    let differs = || Some(bodies()).filter(|(java, ours)| java != ours);
+    difference(java, ours).or_else(|| differs().map(|(java, ours)| format!("{ours} instead of {java}")))
 }
 
 /// What is to be the same in a body: offsets, times, and topics of the tools' own are not.

@@ -6,7 +6,7 @@
 //! - what a conversation presupposes (a topic, a key) is registered before it is asked for, from Java's answer;
 //! - where ours differs it stands in [`DIFFERENCES`], with the reason.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,11 +20,12 @@ use troupemq_store::ManualClock;
 use super::{NameServerConfig, answer};
 use crate::cast::NameServerCast;
 use crate::config::NodeClock;
+use crate::golden::replay::{Asked, Intended, Replay, asked, difference};
 use crate::golden::{Frame, conversations};
 use crate::net::{Call, Link};
 
 /// Where ours answers otherwise: file, number of the request (0: all of the file), reason.
-const DIFFERENCES: &[(&str, i64, &str)] = &[
+const DIFFERENCES: &[Intended] = &[
     ("errors", 223, "a route without a topic is a malformed request, not an unknown topic named null"),
     ("errors", 227, "the missing key is named"),
     ("errors", 239, "the text of later releases: the key is in the black list"),
@@ -35,58 +36,30 @@ const DIFFERENCES: &[(&str, i64, &str)] = &[
     ),
 ];
 
-/// A request with the answer that Java gave, if it gave one.
-struct Asked<'a> {
-    request: &'a Frame,
-    java: Option<&'a Command>,
-}
-
 #[test]
 fn every_recorded_request_is_answered_as_java_answers_it() {
-    let mut compared = 0;
-    let mut found = BTreeSet::new();
-    let mut wrong = Vec::new();
+    let mut replay = Replay::new(DIFFERENCES);
     let system = actix_rt::System::new();
     for (name, frames) in conversations("namesrv") {
-        for difference in system.block_on(hold(&name, &frames, &mut compared)) {
-            match DIFFERENCES.iter().find(|known| known.0 == name && [0, difference.0].contains(&known.1)) {
-                Some(known) => _ = found.insert((known.0, known.1)),
-                None => wrong.push(format!("{name} {}: {}", difference.0, difference.1)),
-            }
-        }
+        system.block_on(hold(&name, &frames, &mut replay));
     }
-    assert!(wrong.is_empty(), "{} of {compared} answers:\n{}", wrong.len(), wrong.join("\n"));
-    let listed: BTreeSet<_> = DIFFERENCES.iter().map(|known| (known.0, known.1)).collect();
-    assert_eq!(found, listed, "differences that are none any more");
-    assert_eq!(compared, 497, "answers compared");
+    assert_eq!(replay.end().values().sum::<usize>(), 497, "answers compared");
 }
 
-/// Holds one conversation with a fresh name server; gives the numbers of requests answered otherwise, and how.
-async fn hold(name: &str, frames: &[Frame], compared: &mut usize) -> Vec<(i64, String)> {
-    let mut differences = Vec::new();
+/// Holds one conversation with a fresh name server.
+async fn hold(name: &str, frames: &[Frame], replay: &mut Replay) {
     let config = NameServerConfig { order_message_enable: true, ..NameServerConfig::default() };
     let clock = NodeClock(Arc::new(ManualClock::at(1_795_968_000_000)));
     let cast = NameServerCast::start(config, clock).unwrap();
-    for asked in pairs(frames) {
+    for asked in asked(frames) {
         if !name.starts_with("register") {
             presuppose(&cast, &asked).await;
         }
         let ours = ask(&cast, asked.request.conn, asked.request.command.clone()).await;
-        let Some(java) = asked.java else { continue };
-        *compared += 1;
-        let why = difference(asked.request.command.code, java, &ours);
-        differences.extend(why.map(|why| (asked.request.number, why)));
+        if let Some(java) = asked.java {
+            replay.note(name, asked.request, unlike(asked.request.command.code, java, &ours));
+        }
     }
-    differences
-}
-
-fn pairs(frames: &[Frame]) -> Vec<Asked<'_>> {
-    let key = |frame: &Frame| (frame.conn, frame.command.opaque);
-    let answers = frames.iter().filter(|frame| frame.is_from_server);
-    let answers: HashMap<_, _> = answers.map(|frame| (key(frame), &frame.command)).collect();
-    let requests = frames.iter().filter(|frame| !frame.is_from_server);
-    let java = |frame: &Frame| answers.get(&key(frame)).copied().filter(|_| !frame.command.is_oneway());
-    requests.map(|request| Asked { request, java: java(request) }).collect()
 }
 
 async fn ask(cast: &NameServerCast, conn: u64, request: Command) -> Command {
@@ -98,25 +71,10 @@ async fn ask(cast: &NameServerCast, conn: u64, request: Command) -> Command {
 }
 
 /// How ours differs from Java's answer, if it does.
-fn difference(request: i32, java: &Command, ours: &Command) -> Option<String> {
-    if java.code != ours.code {
-        return Some(format!("{request}: code {} instead of {}, {:?}", ours.code, java.code, ours.remark));
-    }
-    let keys = |command: &Command| -> BTreeSet<String> {
-        command.fields.iter().map(|(key, _)| key.to_owned()).collect()
-    };
-    if keys(java) != keys(ours) {
-        return Some(format!("{request}: fields {:?} instead of {:?}", ours.fields, java.fields));
-    }
-    // On success Java leaves the text in place that it began with.
-    if java.code != 0 && java.remark != ours.remark {
-        return Some(format!("{request}: {:?} instead of {:?}", ours.remark, java.remark));
-    }
-    if body_of(request, &java.body) != body_of(request, &ours.body) {
-        let (ours, java) = (text(&ours.body), text(&java.body));
-        return Some(format!("{request}: {ours} instead of {java}"));
-    }
-    None
+fn unlike(request: i32, java: &Command, ours: &Command) -> Option<String> {
+    let other = || (body_of(request, &java.body) != body_of(request, &ours.body)).then_some(());
+    let bodies = || format!("{} instead of {}", text(&ours.body), text(&java.body));
+    difference(java, ours).or_else(|| other().map(|()| bodies()))
 }
 
 fn text(body: &[u8]) -> String {
