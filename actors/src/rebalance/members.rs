@@ -3,7 +3,8 @@
 //! Invariants:
 //! - a member is a connection: two connections with one client id are two members, listed once;
 //! - a subscription is replaced only by one with a greater version; a topic no longer named is dropped;
-//! - a change is a new connection, a topic more or a topic less: only these call for a rebalance.
+//! - a change is a new connection, a topic more or a topic less: only these call for a rebalance;
+//! - what a group reads is forgotten with its last member: the next one begins it anew, whatever its versions are.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +104,11 @@ impl Members {
 
     /// Removes a connection; tells whether it was a member.
     pub fn leave(&mut self, link: LinkId) -> bool {
-        self.members.remove(&link).is_some()
+        let was_member = self.members.remove(&link).is_some();
+        if self.members.is_empty() {
+            *self = Members::default();
+        }
+        was_member
     }
 
     /// Whether a connection is a member.
@@ -197,6 +202,20 @@ mod tests {
         members.beat(beat(1, "a", &[("t", 5)]));
         members.beat(beat(2, "b", &[("t", 4)]));
         assert_eq!(members.subscriptions()["t"].sub_version, 5);
+    }
+
+    /// 4.9: the entry of a group disappears with its last channel.
+    #[test]
+    fn a_group_that_all_have_left_begins_anew() {
+        let mut members = Members::default();
+        members.beat(Beat { fingerprint: 77, ..beat(1, "a", &[("t", 5)]) });
+        members.beat(beat(2, "b", &[("t", 5)]));
+        members.leave(LinkId(1));
+        assert_eq!(members.subscriptions()["t"].sub_version, 5);
+        members.leave(LinkId(2));
+        assert!(members.subscriptions().is_empty() && members.kind().is_none());
+        members.beat(beat(3, "a", &[("t", 4)]));
+        assert_eq!(members.subscriptions()["t"].sub_version, 4, "a clock that is behind counts too");
     }
 
     #[test]

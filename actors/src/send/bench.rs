@@ -16,6 +16,7 @@ use troupemq_codec::message::properties::{
 };
 use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch, sys_flag};
 use troupemq_codec::request::{SendBatchMessage, SendView};
+use troupemq_codec::topic::TopicFilterType;
 use troupemq_codec::{CommandView, HeaderForm, Request, ResponseCode, Text};
 use troupemq_store::{AppendBatch, PendingRecord};
 
@@ -29,7 +30,7 @@ use crate::held::hold;
 use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
-use crate::send::check::{Marks, check_sizes, illegal};
+use crate::send::check::{Marks, check_keys, check_sizes, illegal};
 use crate::send::place::{Places, is_given_up};
 use crate::send::reply;
 use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
@@ -262,6 +263,9 @@ impl Bench {
                 queue_nums: send.default_topic_queues,
             }));
         };
+        if place.topic.config.topic_filter_type == TopicFilterType::MultiTag {
+            send.sys_flag |= sys_flag::MULTI_TAGS;
+        }
         let queue = place.queue(cast, self.places.choose(&place, send.queue_id), &wire.link)?;
         let first = self.batch.records.len();
         let before = self.batch.bytes.len();
@@ -346,6 +350,7 @@ impl Bench {
             return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
         }
         marks.check(cast, send.sys_flag)?;
+        check_keys(&topic.config, PropertiesView(piece.properties))?;
         let mut made = BytesMut::new();
         let made_id = marks.uniq_key.is_none().then(|| cast.ids.next(cast.now_ms()));
         if let Some(id) = &made_id {

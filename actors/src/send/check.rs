@@ -6,16 +6,17 @@
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::message::properties::{
-    DELAY, INNER_NUM, POP_CK, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS,
-    TRANSACTION_PREPARED, UNIQ_KEY, WAIT,
+    DELAY, INNER_NUM, KEYS, POP_CK, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS, TRANSACTION_PREPARED, UNIQ_KEY, WAIT,
 };
 use troupemq_codec::message::{PropertiesView, sys_flag};
+use troupemq_codec::topic::TopicConfig;
 
 use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
 use crate::detour::Wish;
 use crate::net::Refusal;
-use crate::topic::names;
+use crate::topic::{attributes, names};
 
 /// Checks the name of a topic that a client sends to.
 pub fn check_topic(topic: &str) -> Result<(), Refusal> {
@@ -23,6 +24,15 @@ pub fn check_topic(topic: &str) -> Result<(), Refusal> {
     if names::is_not_sent_to(topic) {
         let remark = format!("Sending message to topic[{topic}] is forbidden.");
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
+    }
+    Ok(())
+}
+
+/// Refuses a message without a key where keys decide what is kept.
+pub fn check_keys(topic: &TopicConfig, properties: PropertiesView<'_>) -> Result<(), Refusal> {
+    let has_key = || properties.get(KEYS).is_some_and(|keys| !keys.trim().is_empty());
+    if attributes::is_compacted(topic) && !has_key() {
+        return Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, "Required message key is missing"));
     }
     Ok(())
 }
@@ -84,7 +94,7 @@ impl<'a> Marks<'a> {
         ]);
         let is_true = |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("true"));
         Marks {
-            uniq_key: uniq_key.filter(|key| !key.is_empty()),
+            uniq_key: uniq_key.filter(|key| !key.trim().is_empty()),
             tags: tags.filter(|tags| !tags.is_empty()),
             waits: wait.is_none() || is_true(wait),
             was_popped: pop.is_some(),

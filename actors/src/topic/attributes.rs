@@ -17,6 +17,9 @@ pub const MESSAGE_TYPE: &str = "message.type";
 /// Whether a queue counts messages or batches.
 pub const QUEUE_TYPE: &str = "queue.type";
 
+/// Whether old messages are deleted, or those whose key came again.
+const CLEANUP_POLICY: &str = "cleanup.policy";
+
 /// An attribute there may be.
 struct Attribute {
     key: &'static str,
@@ -35,11 +38,7 @@ enum Values {
 
 const ATTRIBUTES: [Attribute; 4] = [
     Attribute { key: QUEUE_TYPE, is_changeable: false, values: Values::OneOf(&["BatchCQ", "SimpleCQ"]) },
-    Attribute {
-        key: "cleanup.policy",
-        is_changeable: false,
-        values: Values::OneOf(&["COMPACTION", "DELETE"]),
-    },
+    Attribute { key: CLEANUP_POLICY, is_changeable: false, values: Values::OneOf(&["COMPACTION", "DELETE"]) },
     Attribute {
         key: MESSAGE_TYPE,
         is_changeable: true,
@@ -56,6 +55,11 @@ pub fn message_type(config: &TopicConfig) -> Option<&str> {
 /// Whether the queues of a topic count batches.
 pub fn is_batch(config: &TopicConfig) -> bool {
     config.attributes.get(QUEUE_TYPE).is_some_and(|kind| kind == "BatchCQ")
+}
+
+/// Whether of the messages of a topic with one key only the last counts.
+pub fn is_compacted(config: &TopicConfig) -> bool {
+    config.attributes.get(CLEANUP_POLICY).is_some_and(|policy| policy == "COMPACTION")
 }
 
 /// The attributes after a change such as `+message.type=FIFO,-reserve.time`; `known` is `None` for a new topic.
