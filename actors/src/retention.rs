@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - it waits for the disk, so it runs on a thread of its own: neither an arbiter nor a sync group waits for it;
-//! - the checkpoint is saved about every second while the log grows, under steady load too;
+//! - the checkpoint is saved about every second while the log grows, under steady load too, and soon after a start
+//!   that recovered: who is killed again at once does not begin all over;
 //! - memory of the process stays bounded however much is read: what is old is unmapped every round;
 //! - a failure to delete is told and tried again at the next round; a failure to save poisons the node, because
 //!   queues whose files cannot be flushed cannot be trusted.
@@ -22,6 +23,8 @@ use crate::poison::Poison;
 
 /// Time between two looks at the checkpoint.
 const ROUND: Duration = Duration::from_secs(1);
+/// Time from the start to the first such look.
+const FIRST_ROUND: Duration = Duration::from_millis(100);
 /// Rounds between two looks for what may be deleted.
 const CLEAN_EVERY: u32 = 10;
 
@@ -82,10 +85,11 @@ impl Retention {
 }
 
 fn work(mut upkeep: Upkeep, orders: &Receiver<Order>, poison: &Poison) -> Marks {
-    let mut saved_at = upkeep.log.flushed_to();
+    let mut saved_at = upkeep.marks.saved_to();
     let mut rounds = 0;
+    let mut wait = FIRST_ROUND;
     loop {
-        let is_asked = match orders.recv_timeout(ROUND) {
+        let is_asked = match orders.recv_timeout(std::mem::replace(&mut wait, ROUND)) {
             Ok(Order::Clean) => true,
             Err(RecvTimeoutError::Timeout) => false,
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return upkeep.marks,

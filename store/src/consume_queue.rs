@@ -43,6 +43,7 @@ use self::files::{QueueFile, QueueFiles};
 use self::recover::Found;
 use self::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
 use crate::config::StoreConfig;
+use crate::dispatch::SCHEDULE_TOPIC;
 use crate::error::StoreError;
 use crate::index::topic_seed;
 
@@ -130,6 +131,8 @@ pub struct ConsumeQueue {
     removed: AtomicBool,
     /// Hash of the front of all index keys of the topic.
     key_seed: i32,
+    /// Units carry the time of delivery instead of tags.
+    is_schedule: bool,
     /// Opened on first need, which most stores never have.
     extension: OnceLock<QueueExtension>,
 }
@@ -138,6 +141,7 @@ impl ConsumeQueue {
     fn new(topic: Text, queue_id: i32, folder: Arc<QueueFolder>, files: QueueFiles) -> ConsumeQueue {
         ConsumeQueue {
             key_seed: topic_seed(&topic),
+            is_schedule: topic.as_str() == SCHEDULE_TOPIC,
             topic,
             queue_id,
             folder,
@@ -204,6 +208,11 @@ impl ConsumeQueue {
     /// Hash of the front of all index keys of the topic.
     pub(crate) fn key_seed(&self) -> i32 {
         self.key_seed
+    }
+
+    /// Whether units carry the time of delivery instead of tags.
+    pub(crate) fn is_schedule(&self) -> bool {
+        self.is_schedule
     }
 
     /// Whether the topic was deleted; its queues take no more units.

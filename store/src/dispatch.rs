@@ -194,7 +194,7 @@ impl DispatchWriter {
             queue_offset: record.queue_offset,
             log_offset: record.log_offset,
             size: record.len,
-            tags_code: record.tags_code,
+            tags_code: if queue.is_schedule() { self.due_ms(queue, bytes) } else { record.tags_code },
             count: record.advance,
         };
         match self.put(queue, unit, bytes)? {
@@ -243,6 +243,13 @@ impl DispatchWriter {
             tags_code: self.tags_code(record),
             count: count.filter(|count| is_inner_batch && *count > 0).unwrap_or(1),
         }
+    }
+
+    /// When a message of a delay level is due, epoch ms: counted from when it was stored, which only the log knows.
+    #[cold]
+    fn due_ms(&self, queue: &ConsumeQueue, record: &[u8]) -> i64 {
+        let stored_ms = Glance::at(record).map_or(0, |seen| seen.store_timestamp_ms);
+        stored_ms + self.delay_levels.delay_ms(queue.queue_id() + 1)
     }
 
     fn tags_code(&self, record: &RecordView<'_>) -> i64 {

@@ -293,6 +293,11 @@ impl Marks {
         Ok(reached)
     }
 
+    /// How far the log was flushed when the checkpoint was saved last; 0 if that is not known.
+    pub fn saved_to(&self) -> u64 {
+        self.checkpoint.reached.map_or(0, |reached| reached.flushed_to)
+    }
+
     /// What was saved last.
     pub fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint

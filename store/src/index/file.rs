@@ -192,6 +192,13 @@ impl IndexFile {
         true
     }
 
+    /// Whether a chain begins with an entry that the head does not know: it was put when the process was killed, and
+    /// who follows the chain would not come to the older ones.
+    pub(crate) fn points_beyond(&self) -> bool {
+        let next = self.next_entry.load(Ordering::Relaxed);
+        (0..self.geometry.slots).any(|slot| u32::from_be(self.slot(slot).load(Ordering::Relaxed)) >= next)
+    }
+
     /// How many entries stand in front of the first that `keep` refuses or that is not in the order of the log.
     pub(crate) fn count_while(&self, keep: impl Fn(&Entry, i64) -> bool) -> u32 {
         let begin_ms = self.begin_ms.load(Ordering::Relaxed);

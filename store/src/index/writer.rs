@@ -64,17 +64,23 @@ impl IndexWriter {
         let dir = config.dir.join(FOLDER);
         let geometry = Geometry { slots: config.index_slots_max, entries: config.index_entries_max };
         let mut files = Vec::new();
-        let paths = list(&dir)?;
-        let newest = paths.last().cloned();
-        for path in paths {
+        let mut newest = None;
+        for path in list(&dir)? {
+            if is_sizeless(&path)? {
+                remove(&path)?;
+                continue;
+            }
+            let before = newest.replace(path.clone());
             let Some(file) = open_file(path, geometry)? else { continue };
-            let torn = !durable.holds(file.header().end_log_offset, file.header().end_ms);
-            if torn {
+            let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);
+            if !is_known || durable != Durable::Everything && file.points_beyond() {
                 // A second of doubt: entries know their time in whole seconds.
                 file.cut(file.count_while(|entry, time_ms| durable.holds(entry.log_offset, time_ms + 1000)));
             }
-            if torn && file.header().next_entry == 1 {
+            // One that a crash left empty goes too. Made again it gets the name it had.
+            if file.header().next_entry == 1 {
                 remove(file.path())?;
+                newest = before;
             } else {
                 files.push(Arc::new(file));
             }
@@ -107,6 +113,7 @@ impl IndexWriter {
     /// Drops entries of records at or behind the end of the log.
     pub fn truncate(&mut self, log_end: u64) -> Result<(), StoreError> {
         let list = self.reader.files.load_full();
+        let mut gone = Vec::new();
         for file in list.iter().rev() {
             let header = file.header();
             if header.end_log_offset < log_end {
@@ -115,12 +122,16 @@ impl IndexWriter {
             file.cut(file.count_while(|entry, _| entry.log_offset < log_end));
             if file.header().next_entry == 1 {
                 remove(file.path())?;
+                gone.push(file.path().to_path_buf());
                 self.reader.files.rcu(|list| {
                     list.iter().filter(|kept| !Arc::ptr_eq(kept, file)).map(Arc::clone).collect::<Vec<_>>()
                 });
             }
         }
         self.current = self.reader.files.load().last().map(Arc::clone);
+        if self.newest.as_ref().is_some_and(|newest| gone.contains(newest)) {
+            self.newest = self.current.as_ref().map(|file| file.path().to_path_buf());
+        }
         self.known_to = self.reader.last_entry().map(|(_, log_offset)| log_offset);
         Ok(())
     }
@@ -201,6 +212,11 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(paths)
 }
 
+/// Whether a crash came between the making of the file and its sizing.
+fn is_sizeless(path: &Path) -> Result<bool, StoreError> {
+    Ok(fs::metadata(path).map_err(StoreError::io("inspect", path))?.len() == 0)
+}
+
 /// Opens a file if its length is that of a known geometry; else leaves it alone.
 fn open_file(path: PathBuf, geometry: Geometry) -> Result<Option<IndexFile>, StoreError> {
     let len = fs::metadata(&path).map_err(StoreError::io("inspect", &path))?.len();
@@ -268,6 +284,44 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_a_crash_left_without_an_entry_is_made_again_under_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = open(dir.path(), Durable::Everything);
+        put(&mut index, 0..2);
+        let path = index.current.as_ref().unwrap().path().to_path_buf();
+        let full = fs::metadata(&path).unwrap().len();
+        for len in [0, full] {
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(0).unwrap();
+            file.set_len(len).unwrap();
+            for durable in [Durable::Everything, Durable::Before(10_000), Durable::Until(0)] {
+                let mut index = open(dir.path(), durable);
+                assert_eq!(index.known_to(), None);
+                put(&mut index, 0..2);
+                assert_eq!(index.current.as_ref().unwrap().path(), path);
+                assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 1);
+                fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_kill_between_entries_and_head_breaks_no_chain() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut index = open(dir.path(), Durable::Everything);
+        put(&mut index, 0..10);
+        let current = Arc::clone(index.current.as_ref().unwrap());
+        // The batch that was under way had got this far: slots are moved, the head does not know.
+        for number in 10..12 {
+            current.put(key_hash(topic_seed("T"), "a"), number * 100, time_of(number));
+        }
+        drop((index, current));
+        let mut index = open(dir.path(), Durable::Before(1_000));
+        put(&mut index, 5..20);
+        assert_eq!(ask(&index, "a", 99), (0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn a_query_keeps_to_its_time_and_to_right_records() {
         let dir = tempfile::tempdir().unwrap();
         let mut index = open(dir.path(), Durable::Everything);
@@ -303,11 +357,14 @@ mod tests {
         for number in 0..150 {
             assert_eq!(ask(&index, &format!("u{number}"), 9), [number]);
         }
+        let name = |dir: &Path| fs::read_dir(dir.join(FOLDER)).unwrap().map(|e| e.unwrap().file_name()).min();
+        let first = name(dir.path());
         let mut nothing = open(dir.path(), Durable::Until(0));
         assert_eq!((ask(&nothing, "a", 9), nothing.known_to()), (vec![], None));
         assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 0);
         put(&mut nothing, 0..2);
         assert_eq!(ask(&nothing, "a", 9), [0, 1]);
+        assert_eq!(name(dir.path()), first, "a file that is made again has the name it had");
     }
 
     #[test]

@@ -1,0 +1,234 @@
+//! What clients do while the broker is killed: send, send in batches, send for later, decide transactions, read
+//! and commit, make topics, have old messages deleted.
+//!
+//! Invariants:
+//! - what is told of was acknowledged; nothing is told twice;
+//! - everything ends with the tasks, which are aborted when the broker is gone.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use troupemq::{Client, Message, PullRequest, Queue, SendReceipt, SendStatus};
+use troupemq_store::{Clock, SystemClock};
+
+use crate::chance::Chance;
+use crate::model::{Event, Place, body};
+use crate::wire::Wire;
+
+/// Topics of plain messages.
+const TOPICS: [&str; 3] = ["CrashA", "CrashB", "CrashC"];
+/// Topic of messages that wait.
+pub(crate) const LATER: &str = "CrashLater";
+/// Topic of transactions.
+pub(crate) const DECIDED: &str = "CrashDecided";
+/// Group that reads and commits.
+pub(crate) const GROUP: &str = "crash-readers";
+/// Messages of a batch.
+const BATCH: u64 = 5;
+/// How old a segment is made that is to be deleted.
+const AGED: Duration = Duration::from_secs(100 * 3600);
+
+/// What all tasks share.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    pub(crate) client: Client,
+    pub(crate) broker: SocketAddr,
+    pub(crate) numbers: Arc<AtomicU64>,
+    pub(crate) events: UnboundedSender<Event>,
+    /// Folder of the log, if old segments are to be deleted.
+    pub(crate) ages: Option<PathBuf>,
+    /// Whether consumers and what waits take part.
+    pub(crate) is_full: bool,
+}
+
+impl Load {
+    /// Starts the tasks; they end when the set is dropped.
+    pub(crate) fn start(&self, chance: &mut Chance) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        for _ in 0..6 {
+            tasks.spawn(self.clone().send(chance.fork()));
+        }
+        tasks.spawn(self.clone().send_batches(chance.fork()));
+        tasks.spawn(self.clone().make_topics(chance.fork()));
+        if self.is_full {
+            tasks.spawn(self.clone().send_later(chance.fork()));
+            tasks.spawn(self.clone().decide(chance.fork()));
+            for topic in TOPICS {
+                tasks.spawn(self.clone().read(topic));
+            }
+        }
+        if let Some(log) = self.ages.clone() {
+            tasks.spawn(self.clone().delete_old(log));
+        }
+        tasks
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Who is told may have ended already: then nobody asks any more.
+    fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+
+    async fn send(self, mut chance: Chance) {
+        let Ok(producer) = self.client.producer("crash").retries(0).start().await else { return };
+        loop {
+            let number = self.number();
+            let waited = !chance.once_in(4);
+            let message = Message::new(*chance.one_of(&TOPICS), body(number));
+            let message = message.key(&format!("k{number}")).wait_stored(waited);
+            let topic = message.topic().to_owned();
+            match producer.send(message).await {
+                Ok(receipt) => self.stored(&topic, &receipt, number, waited),
+                Err(_) => sleep(Duration::from_millis(5)).await,
+            }
+            sleep(Duration::from_micros(chance.below(3_000))).await;
+        }
+    }
+
+    async fn send_batches(self, mut chance: Chance) {
+        let Ok(producer) = self.client.producer("crash").retries(0).start().await else { return };
+        loop {
+            let first = self.numbers.fetch_add(BATCH, Ordering::Relaxed);
+            let topic = *chance.one_of(&TOPICS);
+            let message = |number| Message::new(topic, body(number)).key(&format!("k{number}"));
+            let batch: Vec<_> = (first..first + BATCH).map(message).collect();
+            match producer.send_batch(&batch).await {
+                Ok(receipt) => self.stored(topic, &receipt, first, true),
+                Err(_) => sleep(Duration::from_millis(5)).await,
+            }
+            sleep(Duration::from_millis(2 + chance.below(20))).await;
+        }
+    }
+
+    /// Tells of the messages that a receipt speaks of.
+    fn stored(&self, topic: &str, receipt: &SendReceipt, first: u64, waited: bool) {
+        if receipt.status != SendStatus::Stored {
+            return;
+        }
+        for (index, log_offset) in (0..).zip(log_offsets(&receipt.offset_id)) {
+            let place = Place {
+                queue_id: receipt.queue.queue_id,
+                queue_offset: receipt.queue_offset + index,
+                log_offset,
+                number: first + index.unsigned_abs(),
+                waited,
+            };
+            self.tell(Event::Stored(topic.to_owned(), place));
+        }
+    }
+
+    async fn send_later(self, mut chance: Chance) {
+        let Ok(producer) = self.client.producer("crash").retries(0).start().await else { return };
+        loop {
+            let number = self.number();
+            let level = 1 + u8::try_from(chance.below(3)).expect("there are three levels");
+            let message = Message::new(LATER, body(number)).delay_level(level);
+            match producer.send(message).await {
+                Ok(receipt) if receipt.status == SendStatus::Stored => {
+                    let log_offset = log_offsets(&receipt.offset_id).next().unwrap_or(0);
+                    self.tell(Event::Waits { number, log_offset });
+                }
+                _ => sleep(Duration::from_millis(5)).await,
+            }
+            sleep(Duration::from_millis(5 + chance.below(20))).await;
+        }
+    }
+
+    async fn decide(self, mut chance: Chance) {
+        let Some(mut wire) = Wire::connect(self.broker).await else { return };
+        loop {
+            let number = self.number();
+            let is_committed = !chance.once_in(3);
+            let id = format!("crash{number:027}");
+            let done = wire.transact(DECIDED, (&id, body(number)), is_committed).await;
+            if done.is_none() {
+                return;
+            }
+            self.tell(Event::Decided { number, is_committed });
+            sleep(Duration::from_millis(5 + chance.below(20))).await;
+        }
+    }
+
+    async fn make_topics(self, mut chance: Chance) {
+        loop {
+            sleep(Duration::from_millis(50 + chance.below(400))).await;
+            let topic = format!("CrashMade{}", self.number());
+            let queues = 1 + i32::try_from(chance.below(8)).expect("a few queues");
+            if self.client.create_topic(&topic, queues).await.is_ok() {
+                self.tell(Event::Made(topic));
+            }
+        }
+    }
+
+    /// Reads the queues of a topic from where the group stands, and commits.
+    async fn read(self, topic: &'static str) {
+        let mut next: std::collections::BTreeMap<Queue, i64> = std::collections::BTreeMap::new();
+        loop {
+            let queues = self.client.queues(topic).await.unwrap_or_default();
+            for queue in queues {
+                if self.read_some(&queue, &mut next).await.is_none() {
+                    next.remove(&queue);
+                }
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn read_some(
+        &self,
+        queue: &Queue,
+        next: &mut std::collections::BTreeMap<Queue, i64>,
+    ) -> Option<()> {
+        let from = match next.get(queue) {
+            Some(from) => *from,
+            None => self.client.committed(GROUP, queue).await.ok()?.unwrap_or(0),
+        };
+        let pulled = self.client.pull(queue, &PullRequest::from(GROUP, from)).await.ok()?;
+        for message in &pulled.messages {
+            if crate::model::number_of(&message.body).map(body).as_deref() != Some(&message.body[..]) {
+                let at = message.queue_offset;
+                self.tell(Event::Wrong(format!("{queue:?} has a damaged message at {at}: {message:?}")));
+            }
+        }
+        self.client.commit(GROUP, queue, pulled.next_offset).await.ok()?;
+        next.insert(queue.clone(), pulled.next_offset);
+        Some(())
+    }
+
+    /// Makes all segments but the last two old, and has the broker delete them.
+    async fn delete_old(self, log: PathBuf) {
+        let Some(mut wire) = Wire::connect(self.broker).await else { return };
+        loop {
+            sleep(Duration::from_millis(150)).await;
+            let mut files: Vec<PathBuf> = std::fs::read_dir(&log)
+                .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+                .unwrap_or_default();
+            files.sort();
+            files.truncate(files.len().saturating_sub(2));
+            let now_ms = SystemClock::new().now_ms().unsigned_abs();
+            let then = UNIX_EPOCH + Duration::from_millis(now_ms) - AGED;
+            for file in files {
+                // The broker may be quicker.
+                let _ = std::fs::File::open(file).and_then(|file| file.set_modified(then));
+            }
+            if wire.clean().await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// The log offsets in the ids of a receipt: the last sixteen hexadecimal digits of each.
+pub(crate) fn log_offsets(ids: &str) -> impl Iterator<Item = u64> {
+    let offset = |id: &str| u64::from_str_radix(id.get(id.len().checked_sub(16)?..)?, 16).ok();
+    ids.split(',').filter_map(offset)
+}

@@ -1,0 +1,106 @@
+//! What the broker has acknowledged.
+//!
+//! Invariants:
+//! - a message is known by its number, which tells its whole body;
+//! - two messages never have one place: that alone is a fault.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Fault;
+
+/// A queue of a topic.
+pub(crate) type QueueKey = (String, i32);
+
+/// Told by the clients while they work.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A message was acknowledged.
+    Stored(String, Place),
+    /// A message that waits was acknowledged.
+    Waits { number: u64, log_offset: u64 },
+    /// The end of a transaction was acknowledged.
+    Decided { number: u64, is_committed: bool },
+    /// A topic was made.
+    Made(String),
+    /// A client saw what must not be.
+    Wrong(String),
+}
+
+/// Where a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) queue_id: i32,
+    pub(crate) queue_offset: i64,
+    pub(crate) log_offset: u64,
+    pub(crate) number: u64,
+    /// The answer waited for the disk, where the broker is set up so.
+    pub(crate) waited: bool,
+}
+
+/// All that was acknowledged in one life.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) queues: BTreeMap<QueueKey, BTreeMap<i64, Place>>,
+    pub(crate) waiting: BTreeMap<u64, u64>,
+    pub(crate) committed: BTreeSet<u64>,
+    pub(crate) rolled_back: BTreeSet<u64>,
+    pub(crate) topics: BTreeSet<String>,
+    /// Offsets of consumers as the last table on the disk had them.
+    pub(crate) progress: BTreeMap<(String, i32), i64>,
+}
+
+impl Model {
+    /// Takes an event in.
+    pub(crate) fn take(&mut self, event: Event) -> Result<(), Fault> {
+        match event {
+            Event::Stored(topic, place) => {
+                let queue = self.queues.entry((topic.clone(), place.queue_id)).or_default();
+                if let Some(other) = queue.insert(place.queue_offset, place) {
+                    return Err(Fault(format!("{topic}: {place:?} has the place of {other:?}")));
+                }
+            }
+            Event::Waits { number, log_offset } => {
+                self.waiting.insert(number, log_offset);
+            }
+            Event::Decided { number, is_committed: true } => {
+                self.committed.insert(number);
+            }
+            Event::Decided { number, is_committed: false } => {
+                self.rolled_back.insert(number);
+            }
+            Event::Made(topic) => {
+                self.topics.insert(topic);
+            }
+            Event::Wrong(what) => return Err(Fault(what)),
+        }
+        Ok(())
+    }
+
+    /// Number of messages.
+    pub(crate) fn len(&self) -> usize {
+        self.queues.values().map(BTreeMap::len).sum()
+    }
+
+    /// Forgets messages that do not lie in the log any more, because it was cut at its front or its end.
+    pub(crate) fn keep(&mut self, log: std::ops::Range<u64>) {
+        for queue in self.queues.values_mut() {
+            queue.retain(|_, place| log.contains(&place.log_offset));
+        }
+        self.waiting.retain(|_, log_offset| log.contains(log_offset));
+    }
+}
+
+/// The body of a message: its number, then bytes that follow from it.
+pub(crate) fn body(number: u64) -> Vec<u8> {
+    let len = usize::try_from(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54).expect("ten bits fit");
+    let mut body = format!("{number}:").into_bytes();
+    let fill = number.to_be_bytes();
+    body.extend(fill.iter().cycle().take(len));
+    body
+}
+
+/// The number that a body begins with.
+pub(crate) fn number_of(body: &[u8]) -> Option<u64> {
+    let end = body.iter().position(|byte| *byte == b':')?;
+    std::str::from_utf8(&body[..end]).ok()?.parse().ok()
+}

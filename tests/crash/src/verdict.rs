@@ -1,0 +1,237 @@
+//! Whether a store that was killed still holds what was acknowledged.
+//!
+//! Invariants:
+//! - copies are judged, the store itself is only read: the broker is to recover it;
+//! - every queue is without a gap, and each unit is what its record says;
+//! - derived files are what a rebuild from the log makes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use troupemq_codec::request::ConsumerOffsetTable;
+use troupemq_codec::topic::TopicConfigTable;
+use troupemq_store::tables::TableFile;
+use troupemq_store::{
+    Closing, ConsumeQueue, KeyQuery, Opened, StoreConfig, SystemClock, close, inspect, open,
+};
+
+use crate::Fault;
+use crate::compare::{same_files, same_units};
+use crate::load::{DECIDED, GROUP};
+use crate::model::{Model, Place, QueueKey, body, number_of};
+use crate::power::Lost;
+
+/// What of a store is judged.
+const PARTS: [&str; 7] =
+    ["commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "abort", "config"];
+/// Every so many messages are looked up by their key.
+const LOOKED_UP: usize = 23;
+
+/// Looks at a store.
+#[derive(Debug)]
+pub(crate) struct Judge<'a> {
+    pub(crate) store: &'a Path,
+    /// Folder for copies.
+    pub(crate) scratch: &'a Path,
+    /// What a loss of power has taken.
+    pub(crate) lost: Option<&'a Lost>,
+}
+
+impl Judge<'_> {
+    /// Compares the store with the model, and forgets what may be gone.
+    pub(crate) fn judge(&self, model: &mut Model) -> Result<(), Fault> {
+        let (recovered, rebuilt) = (self.copy("recovered")?, self.copy("rebuilt")?);
+        judge_tables(&recovered, model)?;
+        let opened = open(settings(&recovered), clock()).map_err(Fault::of("the store does not open"))?;
+        let (log_min, log_end) = (opened.reader.min_offset(), opened.report.log_end);
+        if let Some(lost) = self.lost {
+            if log_end < lost.durable_to {
+                let durable_to = lost.durable_to;
+                return Err(Fault(format!("the log ends at {log_end}, {durable_to} was on the disk")));
+            }
+            model.keep(log_min..log_end);
+        }
+        model.keep(log_min..u64::MAX);
+        for (key, places) in &model.queues {
+            holds(&opened, key, places.values())?;
+        }
+        for topic in opened.queues.topics() {
+            for queue in opened.queues.of_topic(&topic) {
+                is_whole(&opened, &queue)?;
+            }
+        }
+        judge_decisions(&opened, model, log_min > 0 || self.lost.is_some())?;
+        let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
+        close(Closing { log, flusher, dispatch, queues, marks }).map_err(Fault::of("cannot close"))?;
+        inspect::rebuild(settings(&rebuilt), clock()).map_err(Fault::of("cannot rebuild"))?;
+        if log_min == 0 && self.lost.is_none() {
+            same_files(&recovered, &rebuilt, &["consumequeue", "batchconsumequeue", "index"])?;
+        } else {
+            same_units(&recovered, &rebuilt, log_min)?;
+        }
+        std::fs::remove_dir_all(self.scratch).map_err(Fault::of("cannot remove the copies"))
+    }
+
+    /// A store that was closed opens without work.
+    pub(crate) fn closed(&self) -> Result<(), Fault> {
+        let opened = open(settings(&self.copy("closed")?), clock()).map_err(Fault::of("it does not open"))?;
+        match (opened.report.was_closed, opened.report.replayed) {
+            (true, 0) => Ok(()),
+            _ => Err(Fault(format!("a store that was closed is recovered: {:?}", opened.report))),
+        }
+    }
+
+    fn copy(&self, name: &str) -> Result<PathBuf, Fault> {
+        let to = self.scratch.join(name);
+        for part in PARTS {
+            let from = self.store.join(part);
+            copy(&from, &to.join(part)).map_err(Fault::of(format!("cannot copy {}", from.display())))?;
+        }
+        Ok(to)
+    }
+}
+
+/// The settings of the killed broker, as far as they bear on its files.
+pub(crate) fn settings(dir: &Path) -> StoreConfig {
+    StoreConfig {
+        log_segment_bytes: 262_144,
+        queue_file_bytes: 12_000,
+        index_slots_max: 500,
+        index_entries_max: 2_000,
+        delay_levels: "1s 2s 3s".to_owned(),
+        disk_free_floor_bytes: 0,
+        disk_full_percent: 100,
+        ..StoreConfig::in_dir(dir)
+    }
+}
+
+fn clock() -> Arc<SystemClock> {
+    Arc::new(SystemClock::new())
+}
+
+/// Copies a file, or a folder with all in it; nothing if it is not there.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    if !from.try_exists()? {
+        return Ok(());
+    }
+    if let Some(above) = to.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    if !from.is_dir() {
+        return std::fs::copy(from, to).map(drop);
+    }
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Whether the messages are at their places, with their bodies, and found by their keys.
+fn holds<'a>(
+    opened: &Opened,
+    (topic, queue_id): &QueueKey,
+    places: impl Iterator<Item = &'a Place>,
+) -> Result<(), Fault> {
+    for (count, place) in places.enumerate() {
+        let lost = |why: &str| Fault(format!("{topic} {queue_id}: {place:?} was acknowledged, and {why}"));
+        let queue = opened.queues.get(topic, *queue_id).ok_or_else(|| lost("its queue is gone"))?;
+        let unit = queue.unit(place.queue_offset).ok_or_else(|| lost("it has no unit"))?;
+        if unit.log_offset != place.log_offset {
+            return Err(lost(&format!("its place is taken by {unit:?}")));
+        }
+        let is_there = opened.reader.record_at(place.log_offset, |record| {
+            record.body() == body(place.number) && record.topic() == topic && record.body_is_intact()
+        });
+        match is_there {
+            Some(true) => {}
+            Some(false) => return Err(lost("its record is another one")),
+            None => return Err(lost("it has no record")),
+        }
+        if count % LOOKED_UP == 0 {
+            let key = format!("k{}", place.number);
+            let query = KeyQuery { topic, key: &key, max: 64, begin_ms: 0, end_ms: i64::MAX };
+            if !opened.dispatch.index().query(&query).contains(&place.log_offset) {
+                return Err(lost("its key is not in the index"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a queue has every unit from its minimum to its end, each of its own record.
+fn is_whole(opened: &Opened, queue: &ConsumeQueue) -> Result<(), Fault> {
+    let mut expected = queue.min_offset();
+    let max = usize::try_from(queue.max_offset() - expected).unwrap_or(0);
+    let wrong = |what: String| Fault(format!("{} {}: {what}", queue.topic(), queue.queue_id()));
+    for unit in queue.units(expected, max) {
+        let is_of_record = opened.reader.record_at(unit.log_offset, |record| {
+            record.queue_offset() == unit.queue_offset && record.topic() == queue.topic().as_str()
+        });
+        if unit.queue_offset != expected || is_of_record != Some(true) {
+            return Err(wrong(format!("at {expected} stands {unit:?}, its record fits: {is_of_record:?}")));
+        }
+        expected = unit.next_offset();
+    }
+    match expected == queue.max_offset() {
+        true => Ok(()),
+        false => Err(wrong(format!("units end at {expected} of {}", queue.max_offset()))),
+    }
+}
+
+/// Whether what was committed is there, and what was rolled back is not.
+fn judge_decisions(opened: &Opened, model: &Model, may_be_gone: bool) -> Result<(), Fault> {
+    let mut there = BTreeSet::new();
+    for queue in opened.queues.of_topic(DECIDED) {
+        for unit in queue.units(queue.min_offset(), usize::MAX) {
+            there.extend(
+                opened.reader.record_at(unit.log_offset, |record| number_of(record.body())).flatten(),
+            );
+        }
+    }
+    if let Some(number) = model.rolled_back.iter().find(|number| there.contains(number)) {
+        return Err(Fault(format!("message {number} was rolled back and is there")));
+    }
+    match model.committed.iter().find(|number| !there.contains(number)) {
+        Some(number) if !may_be_gone => {
+            Err(Fault(format!("message {number} was committed and is not there")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the tables can be read, know every topic that was made, and have lost no progress.
+fn judge_tables(store: &Path, model: &mut Model) -> Result<(), Fault> {
+    let (_, topics) = TableFile::<TopicConfigTable>::open(store).map_err(Fault::of("the topics"))?;
+    for topic in &model.topics {
+        if !topics.topic_config_table.iter().any(|(name, _)| name.as_str() == topic) {
+            return Err(Fault(format!("topic {topic} was made and is forgotten")));
+        }
+    }
+    let (_, table) = TableFile::<ConsumerOffsetTable>::open(store).map_err(Fault::of("the offsets"))?;
+    let mut saved = std::collections::BTreeMap::new();
+    for (key, offsets) in &table.offset_table {
+        let Some(topic) = key.strip_suffix(GROUP).and_then(|topic| topic.strip_suffix('@')) else { continue };
+        saved.extend(offsets.iter().map(|(queue_id, offset)| ((topic.to_owned(), *queue_id), *offset)));
+    }
+    for (queue, before) in &model.progress {
+        if saved.get(queue).is_none_or(|now| now < before) {
+            return Err(Fault(format!("{queue:?}: {before} was saved, {:?} is", saved.get(queue))));
+        }
+    }
+    model.progress = saved;
+    Ok(())
+}
+
+/// Whether the last start has told what it found.
+pub(crate) fn progress_is_logged(log: &Path) -> Result<(), Fault> {
+    let text = std::fs::read_to_string(log).map_err(Fault::of("cannot read the log"))?;
+    // A start that was killed while it recovered has nothing to tell yet.
+    let is_told = text.contains("replayed ") || text.contains("store opened as it was closed");
+    match is_told || text.contains("crash point") {
+        true => Ok(()),
+        false => Err(Fault("no start has told what it found and replayed".to_owned())),
+    }
+}
