@@ -26,8 +26,9 @@ pub mod consumer;
 pub mod error;
 mod hub;
 mod identity;
-mod link;
+pub(crate) mod link;
 pub mod message;
+pub(crate) mod near;
 mod peers;
 pub mod producer;
 mod progress;
@@ -77,6 +78,20 @@ impl Client {
         }
     }
 
+    /// The client of a broker in this process; it must be called within a Tokio runtime.
+    #[cfg(feature = "broker")]
+    pub(crate) fn of(near: Arc<dyn near::Near>) -> Client {
+        let (hub, keeper) = Hub::start(Client::builder(), Some(near));
+        Client { hub, _keeper: Arc::new(keeper) }
+    }
+
+    /// Ends everything this client and its clones have begun: consumers commit how far they have come and leave their
+    /// groups, their streams end, the brokers are told, the connections are closed. What is asked of it later fails
+    /// with [`ClientError::ShutDown`].
+    pub async fn shutdown(&self) {
+        self.hub.close().await;
+    }
+
     /// A producer of a group.
     pub fn producer(&self, group: &str) -> ProducerBuilder {
         ProducerBuilder::new(self.clone(), group)
@@ -105,7 +120,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoRoute`] if no name server knows the topic and no broker makes topics on demand.
     pub async fn writable_queues(&self, topic: &str) -> Result<Vec<Queue>, ClientError> {
-        Ok(self.hub.routes.route_for_send(&self.hub.peers, topic).await?.writable())
+        Ok(self.hub.routes.route_for_send(&self.hub.peers, topic).await?.writable().to_vec())
     }
 
     /// Makes a topic with `queues` queues on every master of the cluster, or changes it; returns when a name
@@ -191,7 +206,7 @@ impl ClientBuilder {
         if self.name_servers.is_empty() {
             return Err(ClientError::Setting { setting: "name_servers", why: "none was given".to_owned() });
         }
-        let (hub, keeper) = Hub::start(self);
+        let (hub, keeper) = Hub::start(self, None);
         let client = Client { hub, _keeper: Arc::new(keeper) };
         client.hub.reach_a_name_server().await?;
         Ok(client)

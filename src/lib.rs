@@ -4,10 +4,12 @@
 //! - the facade adds names and defaults, never behaviour: that lives on the floors below;
 //! - without default features there is the client alone, and nothing of the broker is built.
 //!
-//! Contents: [`client`] talks to any RocketMQ-compatible cluster.
+//! Contents: [`client`] talks to any RocketMQ-compatible cluster, `embedded` is a broker within the program.
 #![forbid(unsafe_code)]
 
 pub mod client;
+#[cfg(feature = "broker")]
+pub mod embedded;
 
 pub use client::admin::{Admin, BrokerPlace, ResetTo};
 pub use client::consumer::{ConsumerBuilder, Deliveries, Delivery};
@@ -17,4 +19,8 @@ pub use client::producer::{Producer, ProducerBuilder, SendReceipt, SendStatus};
 pub use client::pull::{PullRequest, PullStatus, Pulled};
 pub use client::queue::Queue;
 pub use client::{Client, ClientBuilder};
+#[cfg(feature = "broker")]
+pub use embedded::{Broker, BrokerBuilder, BrokerError};
 pub use troupemq_codec::{ResponseCode, Text};
+#[cfg(feature = "broker")]
+pub use troupemq_store::FlushMode;

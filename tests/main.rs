@@ -10,5 +10,7 @@ mod bad_input;
 mod client;
 #[path = "end_to_end/daemon.rs"]
 mod daemon;
+#[path = "end_to_end/embedded.rs"]
+mod embedded;
 #[path = "end_to_end/life.rs"]
 mod life;

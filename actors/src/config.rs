@@ -36,6 +36,8 @@ pub struct NodeClock(pub Arc<dyn Clock>);
 pub struct BrokerPart {
     /// The address the broker's port is opened on. Default: 0.0.0.0:10911. Port 0 takes any free port.
     pub listen: SocketAddr,
+    /// Whether no port is opened at all: only programs of this process reach the broker. Default: false.
+    pub is_private: bool,
     /// The host others are told, when it is not the one of `listen`. Java's brokerIP1.
     pub advertise: Option<IpAddr>,
     /// The port others are told, when it is not the one opened.
@@ -243,6 +245,7 @@ impl BrokerPart {
     pub fn new(store: StoreConfig) -> BrokerPart {
         BrokerPart {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), BROKER_PORT),
+            is_private: false,
             advertise: None,
             advertise_port: None,
             config: BrokerConfig::default(),

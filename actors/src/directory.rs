@@ -286,7 +286,7 @@ impl QueueView {
     }
 
     /// The actor of the queue, while it is active.
-    pub(crate) fn actor(&self) -> Option<Arc<Addr<Queue>>> {
+    pub fn actor(&self) -> Option<Arc<Addr<Queue>>> {
         self.actor.load_full()
     }
 

@@ -29,6 +29,7 @@ pub mod name_server;
 pub mod net;
 pub mod node;
 pub mod offsets;
+pub mod own_route;
 pub mod poison;
 pub mod properties_text;
 pub mod pull;

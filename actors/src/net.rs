@@ -8,15 +8,18 @@
 //!
 //! Contents: `listener` accepts, `sessions` hands connections out over the arbiters, `session` reads and
 //! answers, `wire` is a connection as its arbiter sees it, `inbound` cuts frames, `outbound` writes,
-//! `pending` matches answers to calls, `dialer` connects.
+//! `pending` matches answers to calls, `dialer` connects, `turn` serves what was read, `pipe` is a connection
+//! within the process.
 
 pub mod dialer;
 pub mod inbound;
 pub mod listener;
 pub mod outbound;
 pub mod pending;
+pub mod pipe;
 pub mod session;
 pub mod sessions;
+pub mod turn;
 pub mod wire;
 
 use std::net::SocketAddr;

@@ -108,7 +108,7 @@ pub enum NodeError {
 /// What a started node tells about itself.
 #[derive(Debug, Default)]
 struct Parts {
-    broker: Option<(SocketAddr, Arc<BrokerCast>)>,
+    broker: Option<(Option<SocketAddr>, Arc<BrokerCast>)>,
     name_server: Option<(SocketAddr, Arc<NameServerCast>)>,
     cast: Vec<&'static str>,
 }
@@ -116,27 +116,63 @@ struct Parts {
 impl Node {
     /// Starts a node and returns when it serves.
     pub fn start(config: NodeConfig) -> Result<NodeHandle, NodeError> {
-        config.check()?;
-        let (started_by, started) = std::sync::mpsc::channel();
-        let (ended_by, ended) = watch::channel(None);
-        let stop = Arc::new(Notify::new());
-        let wanted = stop.clone();
-        std::thread::Builder::new()
-            .name("node".to_owned())
-            .spawn(move || {
-                let outcome = System::new().block_on(live(config, started_by, wanted));
-                ended_by.send_replace(Some(outcome.map_err(Arc::new)));
-            })
-            .map_err(|cause| NodeError::Thread { name: "node", cause })?;
-        let parts = started.recv().unwrap_or(Err(NodeError::Incomplete { part: "the node's thread" }))?;
-        Ok(NodeHandle { parts: Arc::new(parts), stop, ended })
+        let (tell, started) = std::sync::mpsc::channel();
+        let launched = launch(config, move |outcome| tell.send(outcome).is_ok(), || {})?;
+        launched.into_handle(started.recv().unwrap_or_else(|_| gone()))
     }
+
+    /// Starts a node without blocking the thread that waits; `after` runs on the node's thread when it has ended.
+    pub async fn start_within(
+        config: NodeConfig,
+        after: impl FnOnce() + Send + 'static,
+    ) -> Result<NodeHandle, NodeError> {
+        let (tell, started) = tokio::sync::oneshot::channel();
+        let launched = launch(config, move |outcome| tell.send(outcome).is_ok(), after)?;
+        launched.into_handle(started.await.unwrap_or_else(|_| gone()))
+    }
+}
+
+/// A node whose start is not known to have succeeded.
+struct Launched {
+    stop: Arc<Notify>,
+    ended: watch::Receiver<Option<Result<(), Arc<NodeError>>>>,
+}
+
+impl Launched {
+    fn into_handle(self, started: Result<Parts, NodeError>) -> Result<NodeHandle, NodeError> {
+        Ok(NodeHandle { parts: Arc::new(started?), stop: self.stop, ended: self.ended })
+    }
+}
+
+/// Starts the thread of a node. `started` tells whether anybody waits for the node: else it stops at once.
+fn launch(
+    config: NodeConfig,
+    started: impl FnOnce(Result<Parts, NodeError>) -> bool + Send + 'static,
+    after: impl FnOnce() + Send + 'static,
+) -> Result<Launched, NodeError> {
+    config.check()?;
+    let (ended_by, ended) = watch::channel(None);
+    let stop = Arc::new(Notify::new());
+    let wanted = stop.clone();
+    std::thread::Builder::new()
+        .name("node".to_owned())
+        .spawn(move || {
+            let outcome = System::new().block_on(live(config, started, wanted));
+            after();
+            ended_by.send_replace(Some(outcome.map_err(Arc::new)));
+        })
+        .map_err(|cause| NodeError::Thread { name: "node", cause })?;
+    Ok(Launched { stop, ended })
+}
+
+fn gone() -> Result<Parts, NodeError> {
+    Err(NodeError::Incomplete { part: "the node's thread" })
 }
 
 impl NodeHandle {
     /// The address the broker's port was opened on.
     pub fn broker_address(&self) -> Option<SocketAddr> {
-        self.parts.broker.as_ref().map(|(address, _)| *address)
+        self.parts.broker.as_ref().and_then(|(address, _)| *address)
     }
 
     /// The address the name server's port was opened on.
@@ -157,6 +193,12 @@ impl NodeHandle {
     /// The types of all actors that were started.
     pub fn cast(&self) -> &[&'static str] {
         &self.parts.cast
+    }
+
+    /// Waits until every name server was told of the broker or could not be; false if that takes too long.
+    pub async fn registered(&self, at_most: Duration) -> bool {
+        let Some(cast) = self.broker() else { return true };
+        tokio::time::timeout(at_most, naming::settled(&cast.registrar)).await.is_ok()
     }
 
     /// Asks the node to stop; `ended` tells when it has.
@@ -185,7 +227,7 @@ impl NodeHandle {
 /// The life of a node, on its own thread.
 async fn live(
     config: NodeConfig,
-    started_by: std::sync::mpsc::Sender<Result<Parts, NodeError>>,
+    started: impl FnOnce(Result<Parts, NodeError>) -> bool,
     stop: Arc<Notify>,
 ) -> Result<(), NodeError> {
     let mut stage = Stage::new(&config);
@@ -196,14 +238,15 @@ async fn live(
             if let Err(error) = stopped {
                 tracing::warn!(%error, "a node that could not start did not stop in order");
             }
-            let _ = started_by.send(Err(error));
+            started(Err(error));
             return Ok(());
         }
     };
-    let _ = started_by.send(Ok(parts));
-    tokio::select! {
-        () = stop.notified() => {}
-        _cause = stage.poison.tripped() => {}
+    if started(Ok(parts)) {
+        tokio::select! {
+            () = stop.notified() => {}
+            _cause = stage.poison.tripped() => {}
+        }
     }
     stage.stop().await
 }
@@ -250,7 +293,7 @@ impl Stage {
         if let Some(part) = &config.broker {
             let built = broker::build(self, config, part, &mut watchdog)?;
             parts.broker = Some((built.address, built.cast));
-            ready.push(built.listener);
+            ready.extend(built.listener);
         }
         self.enter("Watchdog");
         self.watchdog = Some(watchdog.start());

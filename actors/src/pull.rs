@@ -28,7 +28,7 @@ use troupemq_codec::{Command, Request, ResponseCode, Text};
 
 use crate::cast::BrokerCast;
 use crate::directory::{QueueView, TopicView};
-use crate::net::session::answer;
+use crate::net::turn::answer;
 use crate::net::wire::Wire;
 use crate::net::{Link, Refusal};
 use crate::offsets::{GroupQueue, TakeReset};

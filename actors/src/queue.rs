@@ -18,6 +18,7 @@ pub mod parked;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix::dev::MessageResponse;
 use actix::{Actor, ActorContext, Addr, ArbiterHandle, AsyncContext, Context, Handler, Message, SpawnHandle};
 use troupemq_codec::filter::MessageFilter;
 
@@ -62,6 +63,22 @@ pub struct Arrived;
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct EndQueue;
+
+/// Asked by programs that embed the broker: how the queue is.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "QueueReading")]
+pub struct TellQueue;
+
+/// The answer to `TellQueue`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, MessageResponse)]
+pub struct QueueReading {
+    /// First offset that is kept.
+    pub min_offset: i64,
+    /// The offset that the next message will get.
+    pub max_offset: i64,
+    /// Pulls that wait for a message.
+    pub held: usize,
+}
 
 /// A pull on hold; it returns to its session even when it is merely dropped.
 #[derive(Debug)]
@@ -211,5 +228,15 @@ impl Handler<EndQueue> for Queue {
         self.leave(context);
         self.view.mark_waited_for(false);
         self.parked.drain().into_iter().for_each(|parcel| parcel.wake(Wakened::Withdrawn));
+    }
+}
+
+impl Handler<TellQueue> for Queue {
+    type Result = QueueReading;
+
+    fn handle(&mut self, _: TellQueue, _: &mut Context<Queue>) -> QueueReading {
+        let units = &self.view.units;
+        let (min_offset, max_offset) = (units.min_offset(), units.max_offset());
+        QueueReading { min_offset, max_offset, held: self.parked.len() }
     }
 }

@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{sleep, timeout};
 use troupemq_actors::config::NAME_SERVER_PORT;
 use troupemq_actors::node::{Node, NodeHandle};
-use troupemq_actors::registrar::Standings;
 use troupemq_actors::{BrokerPart, NameServerPart, NodeConfig};
 use troupemq_store::{FlushMode, StoreConfig};
 
@@ -25,8 +23,6 @@ use super::settings::{Settings, SettingsError};
 
 /// How long the greeting waits for the name servers at most.
 const REGISTRATION_MAX: Duration = Duration::from_secs(2);
-/// How often it looks.
-const REGISTRATION_STEP: Duration = Duration::from_millis(1);
 
 /// Settings of a broker.
 #[derive(Debug, Default, PartialEq, Args)]
@@ -194,7 +190,9 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
     let store = config.broker.as_ref().map(|part| part.store.dir.display().to_string());
     troupemq_actors::net::listener::raise_open_files();
     let node = Node::start(config).map_err(|error| Failure::Other(error.to_string()))?;
-    await_registration(&node).await;
+    if !node.registered(REGISTRATION_MAX).await {
+        tracing::warn!("not all name servers know the broker yet");
+    }
     greet(&node, store.as_deref());
     let signals = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
     let (mut interrupted, mut terminated) =
@@ -206,23 +204,6 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
     }
     node.stop();
     node.ended().await.map_err(said)
-}
-
-/// Waits until every name server was told of the broker or could not be, so that the first command finds it.
-async fn await_registration(node: &NodeHandle) {
-    let Some(cast) = node.broker() else { return };
-    let settled = async {
-        // A registrar that is gone has nothing to wait for; the end of the node tells why.
-        while let Ok(standings) = cast.registrar.send(Standings).await {
-            if standings.iter().all(|standing| standing.is_registered || standing.failure.is_some()) {
-                return;
-            }
-            sleep(REGISTRATION_STEP).await;
-        }
-    };
-    if timeout(REGISTRATION_MAX, settled).await.is_err() {
-        tracing::warn!("not all name servers know the broker yet");
-    }
 }
 
 fn said(error: Arc<troupemq_actors::node::NodeError>) -> Failure {

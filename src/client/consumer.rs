@@ -165,20 +165,20 @@ impl ConsumerBuilder {
         let changed = Arc::new(Notify::new());
         let membership = Membership { data: self.settings.to_heartbeat(), changed: changed.clone() };
         self.client.hub.add_consumer(&self.settings.group, membership)?;
-        for subscription in &self.settings.subscriptions {
-            // The brokers of a topic can be told of its members only when they are known; a topic may come later.
-            let _ = self.client.hub.route(&subscription.topic).await;
-        }
-        self.client.hub.heartbeat().await;
         let (sender, queue) = mpsc::channel(WAITING_MAX);
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
+        let (tell_joined, joined) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let member = Member::new(self.client, self.settings, sender, events);
+        // The task joins, so that it also leaves if this future is dropped meanwhile.
         tokio::spawn(async move {
-            member.run(inbox, changed).await;
+            member.join().await;
             // Nobody waits if the stream was dropped instead of shut down.
+            let _ = tell_joined.send(());
+            member.run(inbox, changed).await;
             let _ = end.send(());
         });
+        let _ = joined.await;
         Ok(Deliveries { queue, ended })
     }
 }

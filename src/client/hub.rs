@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, ProducerData};
-use troupemq_codec::loose_json::{from_loose, to_standard};
-use troupemq_codec::request::{GetBrokerClusterInfo, HeartBeat, NotifyConsumerIdsChanged, UnregisterClient};
+use troupemq_codec::loose_json::to_standard;
+use troupemq_codec::request::{HeartBeat, NotifyConsumerIdsChanged, UnregisterClient};
 use troupemq_codec::request::{NotifyConsumerIdsChangedHeader, UnregisterClientHeader};
-use troupemq_codec::route::ClusterInfo;
 use troupemq_codec::{Command, NoHeader, Request, ResponseCode, Text};
 
 use super::ClientBuilder;
 use super::error::ClientError;
 use super::identity::Identity;
 use super::link::{Link, ServerCall};
+use super::near::Near;
 use super::peers::Peers;
 use super::routes::{Route, Routes};
 
@@ -42,6 +42,10 @@ pub(crate) struct Hub {
     pub(crate) within: Duration,
     producers: DashMap<Text, usize>,
     consumers: DashMap<Text, Membership>,
+    /// Raised when the client is to end.
+    closing: watch::Sender<bool>,
+    /// How many consumers have not taken leave of the brokers yet.
+    members: watch::Sender<usize>,
 }
 
 /// What brokers are told of a consumer, and how it is told of changes in its group.
@@ -63,16 +67,18 @@ impl Drop for Keeper {
 
 impl Hub {
     /// Makes the hub and starts its task.
-    pub(crate) fn start(builder: ClientBuilder) -> (Arc<Hub>, Keeper) {
+    pub(crate) fn start(builder: ClientBuilder, near: Option<Arc<dyn Near>>) -> (Arc<Hub>, Keeper) {
         let (calls, inbox) = mpsc::channel(CALLS_MAX);
         let first = builder.name_servers.first().map_or("", String::as_str);
         let hub = Arc::new(Hub {
             identity: Identity::new(first, builder.instance.as_deref()),
-            peers: Peers::new(calls, builder.connect_timeout),
-            routes: Routes::new(builder.name_servers, builder.request_timeout),
+            peers: Peers::new(calls, builder.connect_timeout, near.clone()),
+            routes: Routes::new(builder.name_servers, near, builder.request_timeout),
             within: builder.request_timeout,
             producers: DashMap::new(),
             consumers: DashMap::new(),
+            closing: watch::Sender::new(false),
+            members: watch::Sender::new(0),
         });
         let task = tokio::spawn(keep(Arc::downgrade(&hub), inbox, hub.peers.dialled()));
         (hub, Keeper(task.abort_handle()))
@@ -92,12 +98,7 @@ impl Hub {
 
     /// The addresses of all masters of all clusters.
     pub(crate) async fn masters(&self) -> Result<Vec<Text>, ClientError> {
-        let (_, body) = self.routes.ask_name_servers::<GetBrokerClusterInfo>(&self.peers, &NoHeader).await?;
-        let info: ClusterInfo = from_loose(&body).map_err(|cause| ClientError::Malformed {
-            address: "name server".to_owned(),
-            request: GetBrokerClusterInfo::NAME,
-            cause,
-        })?;
+        let info = self.routes.cluster(&self.peers).await?;
         let masters: Vec<_> = info
             .broker_addr_table
             .values()
@@ -113,6 +114,33 @@ impl Hub {
     /// Connects to a name server, so that a wrong address shows at once.
     pub(crate) async fn reach_a_name_server(&self) -> Result<(), ClientError> {
         self.routes.reach(&self.peers).await
+    }
+
+    /// Tells all consumers to end.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Sees when the client is to end.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.closing.subscribe()
+    }
+
+    /// Ends consumers, takes leave of the brokers and closes the connections.
+    pub(crate) async fn close(self: &Arc<Hub>) {
+        self.begin_closing();
+        // The sender lives as long as the hub.
+        let _ = self.members.subscribe().wait_for(|members| *members == 0).await;
+        let groups: Vec<_> = self.producers.iter().map(|entry| entry.key().clone()).collect();
+        for group in groups {
+            let header = UnregisterClientHeader {
+                client_id: self.identity.client_id().clone(),
+                producer_group: Some(group),
+                consumer_group: None,
+            };
+            self.tell_brokers::<UnregisterClient>(header, Bytes::new()).await;
+        }
+        self.peers.close();
     }
 
     /// A producer of a group began.
@@ -137,6 +165,7 @@ impl Hub {
             }
             dashmap::Entry::Vacant(vacant) => {
                 vacant.insert(membership);
+                self.members.send_modify(|members| *members += 1);
                 Ok(())
             }
         }
@@ -151,6 +180,7 @@ impl Hub {
             producer_group: None,
         };
         self.tell_brokers::<UnregisterClient>(header, Bytes::new()).await;
+        self.members.send_modify(|members| *members -= 1);
     }
 
     /// Tells every known broker of every group.
@@ -215,6 +245,12 @@ impl Hub {
             code => tracing::debug!(code, "one-way request of a broker passed over"),
         }
     }
+}
+
+/// Waits until a client is to end.
+pub(crate) async fn asked_to_end(closing: &mut watch::Receiver<bool>) {
+    // A hub that is gone has nothing left that could go on.
+    let _ = closing.wait_for(|closing| *closing).await;
 }
 
 /// The client's own task: heart-beats, and the requests of brokers.

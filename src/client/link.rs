@@ -1,7 +1,8 @@
 //! One connection to a server: requests out, answers back to who asked, the server's own requests to the client.
 //!
 //! Invariants:
-//! - one task owns the socket and the table of pending requests; it ends when the socket or the last handle does;
+//! - one task owns the socket and the table of pending requests; it ends when the socket or the last handle does
+//!   (a broker in this process needs no task: it takes the requests itself);
 //! - every caller gets an answer or an error: what is pending when the task ends fails with `Disconnected`;
 //! - no more than [`OUTBOUND_MAX_BYTES`] wait to be written: callers wait instead.
 
@@ -17,9 +18,10 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use troupemq_codec::frame::take_frame;
-use troupemq_codec::{Command, Request, ResponseCode};
+use troupemq_codec::{Command, Order, Request, ResponseCode};
 
 use super::error::ClientError;
+use super::near::Near;
 
 /// Bytes that may wait for the socket before further requests are left in the queue.
 const OUTBOUND_MAX_BYTES: usize = 256 << 10;
@@ -43,30 +45,26 @@ pub(crate) struct ServerCall {
 
 /// The way back of a [`ServerCall`]; does not keep the connection open.
 #[derive(Debug)]
-pub(crate) struct AnswerTo(mpsc::WeakSender<Order>);
+pub(crate) struct AnswerTo(mpsc::WeakSender<LinkOrder>);
 
 impl AnswerTo {
     /// Sends an answer; nothing happens if the connection has ended.
     pub(crate) async fn send(self, answer: Command) {
         if let Some(orders) = self.0.upgrade() {
             // A closed connection is the server's sign that it wants no answer any more.
-            let _ = orders.send(Order { command: answer, reply: None }).await;
+            let _ = orders.send(Order::new(&answer, None)).await;
         }
     }
 }
 
 /// Something to write, and who waits for the answer to it.
-#[derive(Debug)]
-struct Order {
-    command: Command,
-    reply: Option<oneshot::Sender<Command>>,
-}
+pub(crate) type LinkOrder = Order<oneshot::Sender<Command>>;
 
 /// A handle to a connection; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     address: Arc<str>,
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<LinkOrder>,
     next_opaque: Arc<AtomicI32>,
 }
 
@@ -98,6 +96,24 @@ impl Link {
         Ok(Link { address, orders, next_opaque: Arc::new(AtomicI32::new(1)) })
     }
 
+    /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
+    pub(crate) fn open(
+        address: &str,
+        near: &dyn Near,
+        calls: mpsc::Sender<ServerCall>,
+    ) -> Result<Link, ClientError> {
+        let (orders, queue) = mpsc::channel(QUEUED_MAX);
+        let answers = orders.downgrade();
+        let on_call = move |command| {
+            let call = ServerCall { command, answers: AnswerTo(answers.clone()) };
+            if calls.try_send(call).is_err() {
+                tracing::debug!("request of the broker dropped, too many wait");
+            }
+        };
+        near.open(queue, Box::new(on_call))?;
+        Ok(Link { address: address.into(), orders, next_opaque: Arc::new(AtomicI32::new(1)) })
+    }
+
     /// Whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.orders.is_closed()
@@ -111,7 +127,7 @@ impl Link {
         within: Duration,
     ) -> Result<Command, ClientError> {
         let (reply, answer) = oneshot::channel();
-        let order = Order { command: self.request::<R>(header, body), reply: Some(reply) };
+        let order = Order::new(&self.request::<R>(header, body), Some(reply));
         let disconnected =
             || ClientError::Disconnected { address: self.address.to_string(), request: R::NAME };
         let exchange = async {
@@ -147,7 +163,7 @@ impl Link {
     pub(crate) async fn tell<R: Request>(&self, header: &R::Header, body: Bytes) -> Result<(), ClientError> {
         let command = self.request::<R>(header, body).oneway();
         self.orders
-            .send(Order { command, reply: None })
+            .send(Order::new(&command, None))
             .await
             .map_err(|_| ClientError::Disconnected { address: self.address.to_string(), request: R::NAME })
     }
@@ -177,8 +193,8 @@ impl Link {
 /// What the task of a connection owns.
 struct Wire {
     address: Arc<str>,
-    queue: mpsc::Receiver<Order>,
-    answers: mpsc::WeakSender<Order>,
+    queue: mpsc::Receiver<LinkOrder>,
+    answers: mpsc::WeakSender<LinkOrder>,
     calls: mpsc::Sender<ServerCall>,
     pending: HashMap<i32, oneshot::Sender<Command>>,
     inbound: BytesMut,
@@ -224,10 +240,11 @@ impl Wire {
         }
     }
 
-    fn enqueue(&mut self, order: Order) {
-        order.command.encode(&mut self.outbound);
-        if let Some(reply) = order.reply {
-            self.pending.insert(order.command.opaque, reply);
+    fn enqueue(&mut self, order: LinkOrder) {
+        self.outbound.extend_from_slice(&order.head);
+        self.outbound.extend_from_slice(&order.body);
+        if let Some(reply) = order.waiter {
+            self.pending.insert(order.opaque, reply);
         }
     }
 

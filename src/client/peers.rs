@@ -5,6 +5,7 @@
 //! - an address that could not be reached is not dialled again before its pause is over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use super::error::ClientError;
 use super::link::{Link, ServerCall};
+use super::near::Near;
 
 /// How long an address that could not be reached is left alone.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -24,7 +26,9 @@ pub(crate) struct Peers {
     slots: DashMap<Arc<str>, Arc<Slot>>,
     calls: mpsc::Sender<ServerCall>,
     connect_within: Duration,
+    near: Option<Arc<dyn Near>>,
     dialled: Arc<Notify>,
+    is_closed: AtomicBool,
 }
 
 /// One address.
@@ -37,12 +41,27 @@ struct Slot {
 
 impl Peers {
     /// No connection yet; requests of servers go to `calls`.
-    pub(crate) fn new(calls: mpsc::Sender<ServerCall>, connect_within: Duration) -> Peers {
-        Peers { slots: DashMap::new(), calls, connect_within, dialled: Arc::new(Notify::new()) }
+    pub(crate) fn new(
+        calls: mpsc::Sender<ServerCall>,
+        connect_within: Duration,
+        near: Option<Arc<dyn Near>>,
+    ) -> Peers {
+        let dialled = Arc::new(Notify::new());
+        Peers {
+            slots: DashMap::new(),
+            calls,
+            connect_within,
+            near,
+            dialled,
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     /// The connection to an address.
     pub(crate) async fn link(&self, address: &str) -> Result<Link, ClientError> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(ClientError::ShutDown { what: "client" });
+        }
         let slot = self.slot(address);
         if let Some(link) = slot.open_link() {
             return Ok(link);
@@ -55,7 +74,10 @@ impl Peers {
             let cause = std::io::ErrorKind::ConnectionRefused.into();
             return Err(ClientError::Connect { address: address.to_owned(), cause });
         }
-        let dialled = Link::dial(address, self.connect_within, self.calls.clone()).await;
+        let dialled = match &self.near {
+            Some(near) => Link::open(address, &**near, self.calls.clone()),
+            None => Link::dial(address, self.connect_within, self.calls.clone()).await,
+        };
         match &dialled {
             Ok(link) => {
                 slot.failed_at.store(None);
@@ -65,6 +87,12 @@ impl Peers {
             Err(_) => slot.failed_at.store(Some(Arc::new(Instant::now()))),
         }
         dialled
+    }
+
+    /// Makes no connection any more, and ends those there are once what waits for them is done.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.slots.iter().for_each(|slot| slot.link.store(None));
     }
 
     /// Told after each new connection.

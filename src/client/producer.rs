@@ -280,10 +280,10 @@ impl Producer {
         let turn = self.state.turn.fetch_add(1, Ordering::Relaxed);
         let in_turn = (0..queues.len()).map(|step| &queues[turn.wrapping_add(step) % queues.len()]);
         let other = in_turn.clone().find(|queue| Some(&queue.broker_name) != avoided);
-        other.or_else(|| in_turn.clone().next()).cloned().ok_or_else(|| ClientError::NoQueue {
-            topic: queues.first().map_or_else(|| "?".to_owned(), |queue| queue.topic.to_string()),
-            wanted: "writable",
-        })
+        other
+            .or_else(|| in_turn.clone().next())
+            .cloned()
+            .ok_or_else(|| ClientError::NoQueue { topic: route.topic().to_string(), wanted: "writable" })
     }
 
     fn header(&self, ready: &Ready, queue: &Queue) -> SendMessageV2Header {

@@ -13,12 +13,13 @@ use dashmap::DashMap;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use troupemq_codec::loose_json::from_loose;
-use troupemq_codec::request::{GetRouteinfoByTopic, GetRouteinfoByTopicHeader};
-use troupemq_codec::route::{QueueData, TopicRouteData};
+use troupemq_codec::request::{GetBrokerClusterInfo, GetRouteinfoByTopic, GetRouteinfoByTopicHeader};
+use troupemq_codec::route::{ClusterInfo, QueueData, TopicRouteData};
 use troupemq_codec::topic::{PERM_READ, PERM_WRITE};
-use troupemq_codec::{Request, ResponseCode, Text};
+use troupemq_codec::{NoHeader, Request, ResponseCode, Text};
 
 use super::error::ClientError;
+use super::near::Near;
 use super::peers::Peers;
 use super::queue::Queue;
 
@@ -34,6 +35,7 @@ pub(crate) const TEMPLATE_QUEUES_MAX: i32 = 4;
 pub(crate) struct Route {
     topic: Text,
     pub(crate) data: TopicRouteData,
+    writable: Vec<Queue>,
     asked_at: Instant,
 }
 
@@ -41,6 +43,7 @@ pub(crate) struct Route {
 #[derive(Debug)]
 pub(crate) struct Routes {
     name_servers: Vec<String>,
+    near: Option<Arc<dyn Near>>,
     favourite: AtomicUsize,
     known: DashMap<Text, Arc<Route>>,
     asking: Semaphore,
@@ -48,12 +51,23 @@ pub(crate) struct Routes {
 }
 
 impl Route {
+    fn new(topic: &str, data: TopicRouteData) -> Route {
+        let mut route = Route { topic: topic.into(), data, writable: Vec::new(), asked_at: Instant::now() };
+        let mut queues =
+            route.queues(|queue| (queue.perm & PERM_WRITE != 0).then_some(queue.write_queue_nums));
+        queues.retain(|queue| route.master(&queue.broker_name).is_some());
+        route.writable = queues;
+        route
+    }
+
+    /// The topic.
+    pub(crate) fn topic(&self) -> &Text {
+        &self.topic
+    }
+
     /// The queues that can be written to: those whose broker has a master.
-    pub(crate) fn writable(&self) -> Vec<Queue> {
-        self.queues(|queue| (queue.perm & PERM_WRITE != 0).then_some(queue.write_queue_nums))
-            .into_iter()
-            .filter(|queue| self.master(&queue.broker_name).is_some())
-            .collect()
+    pub(crate) fn writable(&self) -> &[Queue] {
+        &self.writable
     }
 
     /// The queues that can be read.
@@ -117,9 +131,10 @@ impl Route {
 
 impl Routes {
     /// Knows nothing yet.
-    pub(crate) fn new(name_servers: Vec<String>, within: Duration) -> Routes {
+    pub(crate) fn new(name_servers: Vec<String>, near: Option<Arc<dyn Near>>, within: Duration) -> Routes {
         Routes {
             name_servers,
+            near,
             favourite: AtomicUsize::new(0),
             known: DashMap::new(),
             asking: Semaphore::new(1),
@@ -160,7 +175,7 @@ impl Routes {
             (queue.read_queue_nums, queue.write_queue_nums) = (count, count);
         }
         // It is not kept: after the first send the real one is there.
-        Ok(Arc::new(Route { topic: topic.into(), data, asked_at: Instant::now() }))
+        Ok(Arc::new(Route::new(topic, data)))
     }
 
     /// Their addresses as they were given.
@@ -226,7 +241,26 @@ impl Routes {
         Err(last.unwrap_or_else(none))
     }
 
+    /// All brokers of all clusters.
+    pub(crate) async fn cluster(&self, peers: &Peers) -> Result<ClusterInfo, ClientError> {
+        if let Some(near) = &self.near {
+            return Ok(near.cluster());
+        }
+        let (_, body) = self.ask_name_servers::<GetBrokerClusterInfo>(peers, &NoHeader).await?;
+        from_loose(&body).map_err(|cause| ClientError::Malformed {
+            address: "name server".to_owned(),
+            request: GetBrokerClusterInfo::NAME,
+            cause,
+        })
+    }
+
     async fn ask(&self, peers: &Peers, topic: &str) -> Result<TopicRouteData, ClientError> {
+        if let Some(near) = &self.near {
+            let why = || "the broker does not have it".to_owned();
+            return near
+                .route(topic)
+                .ok_or_else(|| ClientError::NoRoute { topic: topic.to_owned(), why: why() });
+        }
         let header = GetRouteinfoByTopicHeader {
             topic: topic.into(),
             accepts_standard_json_only: Some(true),
@@ -246,7 +280,7 @@ impl Routes {
     }
 
     fn keep(&self, topic: &str, data: TopicRouteData) -> Arc<Route> {
-        let route = Arc::new(Route { topic: topic.into(), data, asked_at: Instant::now() });
+        let route = Arc::new(Route::new(topic, data));
         self.known.insert(route.topic.clone(), route.clone());
         route
     }

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - chunks leave in the order they were pushed, each byte once;
 //! - bodies are slices of the mapped log: they are pushed and written without a copy;
-//! - an empty `Outbound` holds no buffer.
+//! - an empty `Outbound` holds no buffer;
+//! - whatever is written to it is whole frames.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -88,6 +89,39 @@ impl Outbound {
         Ok(written)
     }
 
+    /// Takes the first whole frame, without its length word, and its body: for a peer in this process. A body
+    /// that was pushed as one chunk leaves as that chunk; all else is a copy, so that nothing holds the buffer.
+    pub fn take_frame(&mut self) -> Option<(Bytes, Bytes)> {
+        let front = self.chunks.front().map_or(&self.open[..], |chunk| &chunk[..]);
+        let word = |at: usize| front.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+        let to_len = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let (length, header) = (to_len(word(0)?), to_len(word(4)? & 0x00FF_FFFF));
+        self.copy(4);
+        let head = self.copy(4 + header);
+        let body = length - head.len();
+        let is_chunk = self.chunks.front().is_some_and(|chunk| chunk.len() == body);
+        if body == 0 || !is_chunk {
+            return Some((head, self.copy(body)));
+        }
+        self.bytes -= body;
+        Some((head, self.chunks.pop_front().unwrap_or_default()))
+    }
+
+    /// Takes bytes off the front as a copy.
+    fn copy(&mut self, len: usize) -> Bytes {
+        let mut copy = BytesMut::with_capacity(len);
+        while copy.len() < len {
+            let front = self.chunks.front().map_or(&self.open[..], |chunk| &chunk[..]);
+            let part = (len - copy.len()).min(front.len());
+            if part == 0 {
+                break;
+            }
+            copy.extend_from_slice(&front[..part]);
+            self.forget(part);
+        }
+        copy.freeze()
+    }
+
     fn forget(&mut self, mut written: usize) {
         while let Some(first) = self.chunks.front_mut() {
             if written < first.len() {
@@ -143,6 +177,34 @@ mod tests {
             assert_eq!(drain(&mut outbound, step), expected, "step {step}");
             assert!(outbound.is_empty());
         }
+    }
+
+    #[test]
+    fn frames_come_out_as_they_were_pushed_and_a_chunk_is_not_copied() {
+        let mut outbound = Outbound::default();
+        let large = Bytes::from(vec![7_u8; 1000]);
+        let bodies: [&[Bytes]; 5] = [
+            &[],
+            &[Bytes::from_static(b"small")],
+            std::slice::from_ref(&large),
+            &[large.clone(), Bytes::from_static(b"tail")],
+            &[Bytes::from_static(b"head"), large.clone(), large.clone()],
+        ];
+        for body in bodies {
+            let len = body.iter().map(Bytes::len).sum::<usize>();
+            let frame_len = u32::try_from(len + 6).expect("a small frame");
+            outbound.tail().extend_from_slice(&frame_len.to_be_bytes());
+            outbound.tail().extend_from_slice(&[1, 0, 0, 2, b'h', b'h']);
+            body.iter().for_each(|chunk| outbound.push(chunk.clone()));
+        }
+        for body in bodies {
+            let (head, taken) = outbound.take_frame().expect("a frame waits");
+            assert_eq!((&head[..], &taken[..]), (&[1, 0, 0, 2, b'h', b'h'][..], &body.concat()[..]));
+            let is_same = body.len() == 1 && body[0].len() >= COPY_BELOW_BYTES;
+            assert_eq!(taken.as_ptr() == large.as_ptr(), is_same);
+        }
+        assert!(outbound.take_frame().is_none());
+        assert_eq!(outbound.bytes(), 0);
     }
 
     #[test]

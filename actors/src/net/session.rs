@@ -6,23 +6,28 @@
 //! - requests are looked at in their order; a heart-beat is finished before the next request is looked at;
 //! - what the peer sends is never trusted: a frame that cannot be parsed closes the connection.
 
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
-use troupemq_codec::{Command, CommandView, ResponseCode};
+use tokio::sync::mpsc;
+use troupemq_codec::Command;
 
 use crate::credits::Credit;
 use crate::held::Held;
 use crate::net::inbound::{READ_BYTES, first_frame, frame_bytes};
-use crate::net::wire::{End, Hall, Wire};
-use crate::net::{Answer, Call, CallError, Link, Refusal, ToSession};
+use crate::net::pipe::{self, Pipe, PipeOrder, Replies};
+use crate::net::turn::{Came, Turn};
+use crate::net::wire::{End, Hall, Sink, Wire};
+use crate::net::{CallError, Link, ToSession};
 use crate::router::Served;
-use crate::send::{self, Bench};
 
 /// Messages that may wait for a session; what comes on top is refused as `Busy`.
 const MAILBOX: usize = 16_384;
@@ -37,24 +42,52 @@ const KEEP_BELOW_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Session {
     wire: Rc<Wire>,
-    read: Option<OwnedReadHalf>,
+    source: Option<Source>,
+}
+
+/// Where a session reads from.
+#[derive(Debug)]
+enum Source {
+    Socket(OwnedReadHalf),
+    Pipe(mpsc::Receiver<PipeOrder>),
 }
 
 impl Session {
     /// Starts the session of a connection on the current arbiter and publishes its link.
     pub fn start_on(stream: TcpStream, served: Served, hall: &Rc<Hall>) -> std::io::Result<Arc<Link>> {
-        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+        let ends = (stream.peer_addr()?, stream.local_addr()?);
         let (read, write) = stream.into_split();
+        Ok(Session::launch(ends, (Source::Socket(read), Sink::Socket(write)), served, hall))
+    }
+
+    /// Starts the session of a peer in this process, which is known by the address of its broker.
+    pub(crate) fn start_in_process(
+        pipe: Pipe,
+        address: SocketAddr,
+        served: Served,
+        hall: &Rc<Hall>,
+    ) -> Arc<Link> {
+        let Pipe { orders, calls } = pipe;
+        let through = (Source::Pipe(orders), Sink::Pipe(Replies::new(calls)));
+        Session::launch((address, address), through, served, hall)
+    }
+
+    fn launch(
+        (peer, local): (SocketAddr, SocketAddr),
+        (source, sink): (Source, Sink),
+        served: Served,
+        hall: &Rc<Hall>,
+    ) -> Arc<Link> {
         let mut started = None;
         Session::create(|context| {
             let link = Link::new(hall.next_link(), peer, local, context.address().recipient());
             started = Some(link.clone());
-            let wire = Wire::new(link, served, hall.clone(), write);
-            Session { wire, read: Some(read) }
+            let wire = Wire::new(link, served, hall.clone(), sink);
+            Session { wire, source: Some(source) }
         });
         let link = started.expect("create runs the closure before it returns");
         hall.links.borrow_mut().insert(link.id(), link.clone());
-        Ok(link)
+        link
     }
 
     fn look_for_idleness(&mut self, context: &mut Context<Session>) {
@@ -85,15 +118,20 @@ impl Actor for Session {
         if let Served::Broker(cast) = &self.wire.served {
             cast.directory.publish_link(self.wire.link.clone());
         }
-        let read = self.read.take().expect("a session is started once");
-        let reader =
-            Reader { read, wire: self.wire.clone(), rest: BytesMut::new(), large: None, bench: None };
-        let ends = reader.run().into_actor(self).map(|end, session, context| {
+        let reading: Pin<Box<dyn Future<Output = End>>> =
+            match self.source.take().expect("a session is started once") {
+                Source::Socket(read) => {
+                    self.look_for_idleness(context);
+                    Box::pin(Reader::new(read, &self.wire).run())
+                }
+                // A peer in this process does not vanish unseen: it may be silent as long as it likes.
+                Source::Pipe(orders) => Box::pin(pipe::serve(orders, self.wire.clone())),
+            };
+        let ends = reading.into_actor(self).map(|end, session, context| {
             session.wire.finish(end);
             context.stop();
         });
         context.spawn(ends);
-        self.look_for_idleness(context);
     }
 
     fn stopped(&mut self, _: &mut Context<Session>) {
@@ -128,15 +166,18 @@ impl Handler<ToSession> for Session {
 struct Reader {
     read: OwnedReadHalf,
     wire: Rc<Wire>,
+    turn: Turn,
     /// What came of a frame that is not complete.
     rest: BytesMut,
     /// The bytes a large unfinished frame took from the purse.
     large: Option<Credit>,
-    /// The sends of the current turn.
-    bench: Option<Bench>,
 }
 
 impl Reader {
+    fn new(read: OwnedReadHalf, wire: &Rc<Wire>) -> Reader {
+        Reader { read, wire: wire.clone(), turn: Turn::new(wire), rest: BytesMut::new(), large: None }
+    }
+
     async fn run(mut self) -> End {
         let wire = self.wire.clone();
         loop {
@@ -148,7 +189,7 @@ impl Reader {
             if let Err(error) = readable {
                 return End::Socket(error);
             }
-            if let Err(end) = self.turn().await {
+            if let Err(end) = self.read_once().await {
                 return end;
             }
             if wire.is_full() {
@@ -158,20 +199,15 @@ impl Reader {
     }
 
     /// One read and all that follows from it.
-    async fn turn(&mut self) -> Result<(), End> {
+    async fn read_once(&mut self) -> Result<(), End> {
         let mut input = self.input();
         let read = self.read.read_buf(&mut input).await.map_err(End::Socket)?;
         if read == 0 {
             return Err(End::ByPeer);
         }
-        self.wire.touch();
-        self.wire.begin_turn();
+        self.turn.begin();
         let consumed = self.serve(&input).await;
-        self.hand_in_sends().await;
-        self.wire.end_turn();
-        if let Some(bench) = self.bench.take() {
-            self.wire.hall.benches.borrow_mut().give(bench);
-        }
+        self.turn.end().await;
         input.advance(consumed?);
         self.keep(input).await
     }
@@ -226,90 +262,8 @@ impl Reader {
         let mut consumed = 0;
         while let Some(frame) = first_frame(&input[consumed..]).map_err(End::Garbage)? {
             consumed += frame.len() + 4;
-            self.look_at(frame).await?;
+            self.turn.look_at(Came::Slice(frame)).await?;
         }
         Ok(consumed)
     }
-
-    async fn look_at(&mut self, frame: &[u8]) -> Result<(), End> {
-        let view = CommandView::parse(frame).map_err(End::Garbage)?;
-        if view.is_response() {
-            return self.answered(owned(&view, frame));
-        }
-        match &self.wire.served {
-            Served::Broker(cast) if send::is_send(view.code) => {
-                let cast = cast.clone();
-                let benches = &self.wire.hall.benches;
-                let bench = self.bench.get_or_insert_with(|| benches.borrow_mut().take());
-                bench.take_in(&cast, &self.wire, &view, frame).await;
-                if bench.is_full() {
-                    self.hand_in_sends().await;
-                }
-                Ok(())
-            }
-            Served::Broker(cast) if crate::pull::is_pull(view.code) => {
-                crate::pull::first(&self.wire, cast, owned(&view, frame));
-                Ok(())
-            }
-            _ => self.call(owned(&view, frame)).await,
-        }
-    }
-
-    /// Stores the sends gathered so far and answers them.
-    async fn hand_in_sends(&mut self) {
-        if let (Some(bench), Served::Broker(cast)) = (&mut self.bench, &self.wire.served) {
-            bench.hand_in(cast, &self.wire).await;
-        }
-    }
-
-    fn answered(&self, answer: Command) -> Result<(), End> {
-        let waiter = self.wire.pending.borrow_mut().take(answer.opaque);
-        match waiter {
-            Some(waiter) => waiter.answer(Ok(answer)),
-            None => tracing::debug!(opaque = answer.opaque, "an answer nobody waits for"),
-        }
-        Ok(())
-    }
-
-    async fn call(&self, command: Command) -> Result<(), End> {
-        let wire = self.wire.clone();
-        if wire.calls.get() >= wire.hall.config.calls_max {
-            let max = wire.hall.config.calls_max;
-            let busy =
-                format!("[OVERLOAD]system busy, start flow control for a while: {max} requests in work");
-            answer(&wire, &command, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
-            return Ok(());
-        }
-        let in_order = wire.served.is_in_order(command.code);
-        let answering = wire.served.answer(Call { command: command.clone(), link: wire.link.clone() });
-        if in_order {
-            let given = answering.await;
-            answer(&wire, &command, given);
-            return Ok(());
-        }
-        wire.calls.set(wire.calls.get() + 1);
-        actix::spawn(async move {
-            let given = answering.await;
-            wire.calls.set(wire.calls.get() - 1);
-            answer(&wire, &command, given);
-        });
-        Ok(())
-    }
-}
-
-/// A command that outlives the buffer of the read.
-fn owned(view: &CommandView<'_>, frame: &[u8]) -> Command {
-    Command::from_view(view, &Bytes::copy_from_slice(frame))
-}
-
-/// Writes the answer to `request`, unless it wants none.
-pub(crate) fn answer(wire: &Rc<Wire>, request: &Command, given: Answer) {
-    if request.is_oneway() {
-        return;
-    }
-    let command = match given {
-        Ok(command) => command,
-        Err(refusal) => Command::response(refusal.code).with_remark(refusal.remark),
-    };
-    wire.write_command(&command.answering(request));
 }

@@ -4,6 +4,7 @@
 //! - a connection stays on the arbiter it was given to;
 //! - after `CloseAll` no connection is taken in any more, and it is answered when the last has ended.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,6 +16,7 @@ use crate::config::{NetConfig, NodeClock};
 use crate::credits::Credits;
 use crate::held::hold;
 use crate::net::Link;
+use crate::net::pipe::Pipe;
 use crate::net::session::Session;
 use crate::net::wire::Hall;
 use crate::router::Served;
@@ -31,6 +33,18 @@ const MAILBOX: usize = 16_384;
 pub struct TakeIn {
     /// The connection, non-blocking.
     pub stream: std::net::TcpStream,
+    /// Whom the peer speaks to.
+    pub served: Served,
+}
+
+/// A peer in this process to take in. Sent by programs that embed the broker. Answered with its link.
+#[derive(Debug, Message)]
+#[rtype(result = "std::io::Result<Arc<Link>>")]
+pub struct TakeInPipe {
+    /// Our ends of the connection.
+    pub pipe: Pipe,
+    /// The address that stands for the peer where one is wanted: in stored messages and in lists of clients.
+    pub address: SocketAddr,
     /// Whom the peer speaks to.
     pub served: Served,
 }
@@ -79,6 +93,17 @@ impl Handler<TakeIn> for Sessions {
         wanted.stream.set_nodelay(true)?;
         let stream = TcpStream::from_std(wanted.stream)?;
         Session::start_on(stream, wanted.served, &self.hall)
+    }
+}
+
+impl Handler<TakeInPipe> for Sessions {
+    type Result = std::io::Result<Arc<Link>>;
+
+    fn handle(&mut self, wanted: TakeInPipe, _: &mut Context<Sessions>) -> Self::Result {
+        if self.is_closing {
+            return Err(std::io::ErrorKind::ConnectionAborted.into());
+        }
+        Ok(Session::start_in_process(wanted.pipe, wanted.address, wanted.served, &self.hall))
     }
 }
 

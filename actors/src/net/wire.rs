@@ -25,6 +25,7 @@ use crate::held::Held;
 use crate::net::inbound::Spare;
 use crate::net::outbound::Outbound;
 use crate::net::pending::{CALLS_MAX, Pending};
+use crate::net::pipe::Replies;
 use crate::net::{CallError, Link, LinkId};
 use crate::router::Served;
 use crate::send::Benches;
@@ -69,6 +70,15 @@ pub enum End {
     Socket(io::Error),
 }
 
+/// Where what is written goes.
+#[derive(Debug)]
+pub enum Sink {
+    /// To a peer behind a socket.
+    Socket(OwnedWriteHalf),
+    /// To a peer in this process.
+    Pipe(Replies),
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Wire {
@@ -83,7 +93,7 @@ pub struct Wire {
     /// Requests of the peer in work, sends and held pulls not counted.
     pub calls: Cell<usize>,
     out: RefCell<Outbound>,
-    socket: OwnedWriteHalf,
+    sink: Sink,
     is_writing: Cell<bool>,
     is_draining: Cell<bool>,
     is_in_turn: Cell<bool>,
@@ -125,8 +135,8 @@ impl Hall {
 }
 
 impl Wire {
-    /// The connection of `socket`.
-    pub fn new(link: Arc<Link>, served: Served, hall: Rc<Hall>, socket: OwnedWriteHalf) -> Rc<Wire> {
+    /// The connection that writes to `sink`.
+    pub fn new(link: Arc<Link>, served: Served, hall: Rc<Hall>, sink: Sink) -> Rc<Wire> {
         let active_at = Cell::new(hall.clock.0.nanos());
         Rc::new(Wire {
             link,
@@ -135,7 +145,7 @@ impl Wire {
             pending: RefCell::new(Pending::new(CALLS_MAX)),
             calls: Cell::new(0),
             out: RefCell::default(),
-            socket,
+            sink,
             is_writing: Cell::new(false),
             is_draining: Cell::new(false),
             is_in_turn: Cell::new(false),
@@ -197,8 +207,19 @@ impl Wire {
         if !self.is_ended.replace(true) {
             *self.end.borrow_mut() = Some(end);
         }
+        if let Sink::Pipe(replies) = &self.sink {
+            replies.forget_all();
+        }
         self.ended.notify_one();
         self.drained.notify_one();
+    }
+
+    /// Who waits in this process for the answers, if the peer is in it.
+    pub fn replies(&self) -> Option<&Replies> {
+        match &self.sink {
+            Sink::Socket(_) => None,
+            Sink::Pipe(replies) => Some(replies),
+        }
     }
 
     /// Ends the connection once what was read is answered and everything is written.
@@ -258,15 +279,15 @@ impl Wire {
         }
     }
 
-    /// Writes what the socket takes; true when nothing is left.
+    /// Writes what the peer takes; true when nothing is left.
     fn write_out(&self) -> io::Result<bool> {
         let mut out = self.out.borrow_mut();
-        while !out.is_empty() {
-            match out.write_with(|slices| self.socket.try_write_vectored(slices)) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
+        match &self.sink {
+            Sink::Pipe(replies) => replies.hand_out(&mut out)?,
+            Sink::Socket(socket) => {
+                if !write_to(socket, &mut out)? {
+                    return Ok(false);
+                }
             }
         }
         if let Some(buffer) = out.take_buffer() {
@@ -282,8 +303,10 @@ impl Wire {
 
     /// Goes on writing whenever the socket has room.
     async fn write_on(self: Rc<Wire>) {
+        // A peer in this process takes everything at once.
+        let Sink::Socket(socket) = &self.sink else { return };
         while !self.is_ended.get() {
-            let has_room = tokio::time::timeout(self.hall.config.stall(), self.socket.writable());
+            let has_room = tokio::time::timeout(self.hall.config.stall(), socket.writable());
             match has_room.await {
                 Err(_elapsed) => return self.finish(End::SlowReader),
                 Ok(Err(error)) => return self.finish(End::Socket(error)),
@@ -300,4 +323,17 @@ impl Wire {
             }
         }
     }
+}
+
+/// Writes what the socket takes; true when nothing is left.
+fn write_to(socket: &OwnedWriteHalf, out: &mut Outbound) -> io::Result<bool> {
+    while !out.is_empty() {
+        match out.write_with(|slices| socket.try_write_vectored(slices)) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }

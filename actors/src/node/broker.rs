@@ -51,9 +51,10 @@ use crate::watchdog::Watchdog;
 
 /// A broker that is ready to be listened for.
 pub(super) struct Built {
-    pub(super) address: SocketAddr,
+    /// Where it can be reached; a private broker has neither port nor listener.
+    pub(super) address: Option<SocketAddr>,
     pub(super) cast: Arc<BrokerCast>,
-    pub(super) listener: Listener,
+    pub(super) listener: Option<Listener>,
 }
 
 /// What of a running broker has to be stopped.
@@ -76,8 +77,8 @@ pub(super) fn build(
     watchdog: &mut Watchdog,
 ) -> Result<Built, NodeError> {
     let failed = |cause| NodeError::Port { address: part.listen, cause };
-    let socket = bind(part.listen).map_err(failed)?;
-    let address = socket.local_addr().map_err(failed)?;
+    let socket = (!part.is_private).then(|| bind(part.listen)).transpose().map_err(failed)?;
+    let address = socket.as_ref().map(std::net::TcpListener::local_addr).transpose().map_err(failed)?;
     let (filters, book) = read_filters(config, part)?;
     let bits = part.config.enable_calc_filter_bit_map.then(|| Box::new(book.clone()) as Box<dyn FilterBits>);
     let opened = troupemq_store::open_with(part.store.clone(), config.clock.0.clone(), bits)?;
@@ -98,7 +99,8 @@ pub(super) fn build(
     if let Some(running) = &mut stage.broker {
         running.delivery = Some(delivery);
     }
-    let listener = Listener::new(socket, stage.sessions.clone(), Served::Broker(cast.clone()));
+    let served = || Served::Broker(cast.clone());
+    let listener = socket.map(|socket| Listener::new(socket, stage.sessions.clone(), served()));
     Ok(Built { address, cast, listener })
 }
 
@@ -116,8 +118,9 @@ fn read_filters(
     Ok(((table, file), book))
 }
 
-/// The address others are told.
-fn advertised(part: &BrokerPart, opened: SocketAddr) -> SocketAddr {
+/// The address others are told; of a private broker, the one that stands in its messages.
+fn advertised(part: &BrokerPart, opened: Option<SocketAddr>) -> SocketAddr {
+    let opened = opened.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
     let ip = part.advertise.unwrap_or_else(|| match opened.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => own_ip(),
         IpAddr::V6(ip) if ip.is_unspecified() => own_ip(),

@@ -151,21 +151,21 @@ impl Bench {
         cast: &Arc<BrokerCast>,
         wire: &Rc<Wire>,
         view: &CommandView<'_>,
-        frame: &[u8],
+        body: &[u8],
     ) {
         let mut is_orderly = None;
-        let mut added = self.add(cast, wire, view, (frame, is_orderly));
+        let mut added = self.add(cast, wire, view, (body, is_orderly));
         if let Err(Trouble::Retry(group)) = &added {
             // A group that holds a lease consumes in order: it retries by itself and gives up here.
             is_orderly = match group_view(cast, group).await {
                 Ok(group) => group.coordinator().send(IsOrderly).await.ok(),
                 Err(_unknown) => None,
             };
-            added = self.add(cast, wire, view, (frame, is_orderly.or(Some(false))));
+            added = self.add(cast, wire, view, (body, is_orderly.or(Some(false))));
         }
         if let Err(Trouble::NoTopic(wanted)) = added {
             added = match cast.topics.send(wanted).await {
-                Ok(Ok(_made)) => self.add(cast, wire, view, (frame, is_orderly.or(Some(false)))),
+                Ok(Ok(_made)) => self.add(cast, wire, view, (body, is_orderly.or(Some(false)))),
                 Ok(Err(refusal)) => Err(refusal.into()),
                 Err(gone) => Err(Refusal::from(gone).into()),
             };
@@ -241,7 +241,7 @@ impl Bench {
         cast: &BrokerCast,
         wire: &Wire,
         view: &CommandView<'_>,
-        (frame, is_orderly): (&[u8], Option<bool>),
+        (body, is_orderly): (&[u8], Option<bool>),
     ) -> Result<(), Trouble> {
         let mut send = SendView::read(view).map_err(Refusal::from)?;
         send.is_batch |= view.code == SendBatchMessage::CODE;
@@ -271,7 +271,7 @@ impl Bench {
         let before = self.batch.bytes.len();
         let uniq_key = match self.encode(
             &Target { cast, config: &config, wire, send: &send, topic: &place.topic, queue, is_dead },
-            &frame[view.body.clone()],
+            body,
         ) {
             Ok(uniq_key) => uniq_key,
             Err(refusal) => {

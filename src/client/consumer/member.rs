@@ -22,6 +22,7 @@ use super::{Delivery, Settings, StartAt, Subscription};
 use crate::client::Client;
 use crate::client::allocation::share;
 use crate::client::error::ClientError;
+use crate::client::hub::asked_to_end;
 use crate::client::message::Received;
 use crate::client::progress::Progress;
 use crate::client::pull::PullRequest;
@@ -81,9 +82,19 @@ impl Member {
         Member { client, settings, deliveries, events, lanes: BTreeMap::new(), last_lane: 0 }
     }
 
-    /// Works until the stream is closed or dropped.
+    /// Tells the brokers of the topics that there is a new member.
+    pub(crate) async fn join(&self) {
+        for subscription in &self.settings.subscriptions {
+            // The brokers of a topic can be told of its members only when they are known; a topic may come later.
+            let _ = self.client.hub.route(&subscription.topic).await;
+        }
+        self.client.hub.heartbeat().await;
+    }
+
+    /// Works until the stream is closed or dropped, or the client ends.
     pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Event>, changed: Arc<Notify>) {
         let deliveries = self.deliveries.clone();
+        let mut closing = self.client.hub.closing();
         let mut commits = interval(COMMIT);
         commits.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut rebalance_at = Instant::now();
@@ -92,6 +103,7 @@ impl Member {
             tokio::select! {
                 biased;
                 () = deliveries.closed() => break,
+                () = asked_to_end(&mut closing) => break,
                 _ = inbox.recv_many(&mut taken, EVENTS_TAKEN_MAX) => {
                     for event in taken.drain(..) {
                         self.on_event(event).await;

@@ -1,0 +1,123 @@
+//! A connection within the process: what a program that embeds the broker asks, with no socket between.
+//!
+//! Invariants:
+//! - a peer in this process is served like any other: the same session, the same turns, the same answers;
+//! - heads of requests are written by who asks, bodies change hands without a copy;
+//! - when the session ends, everybody who waits learns of it: their waiting ends with an error.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+
+use tokio::sync::{mpsc, oneshot};
+use troupemq_codec::{Command, Order};
+
+use crate::net::outbound::Outbound;
+use crate::net::turn::{Came, Turn};
+use crate::net::wire::{End, Wire};
+
+/// Requests taken in at once.
+const TAKEN_MAX: usize = 256;
+
+/// A request or an answer of a peer in this process.
+pub type PipeOrder = Order<oneshot::Sender<Command>>;
+
+/// What to do with a request of the broker to its peer; it runs on the threads of the broker and must not wait.
+pub type Calls = Box<dyn Fn(Command) + Send>;
+
+/// The broker's ends of a connection within the process.
+pub struct Pipe {
+    /// What the peer sends; its end is the end of the connection.
+    pub orders: mpsc::Receiver<PipeOrder>,
+    /// Where requests of the broker go.
+    pub calls: Calls,
+}
+
+/// Who waits for answers, and where requests go.
+pub struct Replies {
+    waiting: RefCell<HashMap<i32, oneshot::Sender<Command>>>,
+    calls: Calls,
+}
+
+impl Replies {
+    /// Nobody waits yet.
+    pub fn new(calls: Calls) -> Replies {
+        Replies { waiting: RefCell::default(), calls }
+    }
+
+    /// Hands every frame to who waits for it.
+    pub(crate) fn hand_out(&self, out: &mut Outbound) -> io::Result<()> {
+        while let Some((frame, body)) = out.take_frame() {
+            let broken = |cause| io::Error::new(io::ErrorKind::InvalidData, cause);
+            let command = Command::decode(frame).map_err(broken)?.with_body(body);
+            if !command.is_response() {
+                (self.calls)(command);
+                continue;
+            }
+            let waiter = self.waiting.borrow_mut().remove(&command.opaque);
+            if let Some(waiter) = waiter {
+                // Who does not wait any more was cancelled or has timed out.
+                let _ = waiter.send(command);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all waiting.
+    pub(crate) fn forget_all(&self) {
+        self.waiting.borrow_mut().clear();
+    }
+
+    fn expect(&self, opaque: i32, waiter: oneshot::Sender<Command>) {
+        self.waiting.borrow_mut().insert(opaque, waiter);
+    }
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pipe")
+    }
+}
+
+impl fmt::Debug for Replies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Replies({} waiting)", self.waiting.borrow().len())
+    }
+}
+
+/// Serves what comes through until one side ends.
+pub(crate) async fn serve(mut orders: mpsc::Receiver<PipeOrder>, wire: Rc<Wire>) -> End {
+    let mut turn = Turn::new(&wire);
+    let mut taken = Vec::with_capacity(TAKEN_MAX);
+    loop {
+        let count = tokio::select! {
+            biased;
+            () = wire.ended() => return End::ByUs,
+            count = orders.recv_many(&mut taken, TAKEN_MAX) => count,
+        };
+        if count == 0 {
+            return End::ByPeer;
+        }
+        turn.begin();
+        let outcome = look_at_all(&mut turn, &wire, &mut taken).await;
+        turn.end().await;
+        if let Err(end) = outcome {
+            return end;
+        }
+        if wire.is_full() {
+            wire.drained().await;
+        }
+    }
+}
+
+async fn look_at_all(turn: &mut Turn, wire: &Wire, taken: &mut Vec<PipeOrder>) -> Result<(), End> {
+    for mut order in taken.drain(..) {
+        if let (Some(waiter), Some(replies)) = (order.waiter.take(), wire.replies()) {
+            replies.expect(order.opaque, waiter);
+        }
+        turn.look_at(Came::Owned { frame: order.frame(), body: order.body }).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! A turn: the frames that came together, looked at in their order.
+//!
+//! Invariants:
+//! - the sends of a turn are one batch, and one batch is in flight;
+//! - a heart-beat is finished before the next request is looked at;
+//! - what the peer sends is never trusted: a frame that cannot be parsed ends the connection.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use troupemq_codec::{Command, CommandView, ResponseCode};
+
+use crate::net::wire::{End, Wire};
+use crate::net::{Answer, Call, Refusal};
+use crate::router::Served;
+use crate::send::{self, Bench};
+
+/// What serves the turns of one connection.
+pub(crate) struct Turn {
+    wire: Rc<Wire>,
+    /// The sends of the current turn.
+    bench: Option<Bench>,
+}
+
+/// A frame, without its length word.
+pub(crate) enum Came<'a> {
+    /// It lies in the buffer of a read.
+    Slice(&'a [u8]),
+    /// It is owned, and its body stands apart.
+    Owned { frame: Bytes, body: Bytes },
+}
+
+impl Came<'_> {
+    fn frame(&self) -> &[u8] {
+        match self {
+            Came::Slice(frame) => frame,
+            Came::Owned { frame, .. } => frame,
+        }
+    }
+
+    fn body(&self, view: &CommandView<'_>) -> &[u8] {
+        match self {
+            Came::Slice(frame) => &frame[view.body.clone()],
+            Came::Owned { body, .. } => body,
+        }
+    }
+
+    /// A command that outlives the buffer of the read.
+    fn command(&self, view: &CommandView<'_>) -> Command {
+        match self {
+            Came::Slice(frame) => Command::from_view(view, &Bytes::copy_from_slice(frame)),
+            Came::Owned { frame, body } => Command::from_view(view, frame).with_body(body.clone()),
+        }
+    }
+}
+
+impl Turn {
+    pub(crate) fn new(wire: &Rc<Wire>) -> Turn {
+        Turn { wire: wire.clone(), bench: None }
+    }
+
+    /// Something was read.
+    pub(crate) fn begin(&self) {
+        self.wire.touch();
+        self.wire.begin_turn();
+    }
+
+    /// All of it was looked at: what is not answered yet is now, or will be by others.
+    pub(crate) async fn end(&mut self) {
+        self.hand_in_sends().await;
+        self.wire.end_turn();
+        if let Some(bench) = self.bench.take() {
+            self.wire.hall.benches.borrow_mut().give(bench);
+        }
+    }
+
+    /// Looks at one frame.
+    pub(crate) async fn look_at(&mut self, came: Came<'_>) -> Result<(), End> {
+        let view = CommandView::parse(came.frame()).map_err(End::Garbage)?;
+        if view.is_response() {
+            return self.answered(came.command(&view));
+        }
+        match &self.wire.served {
+            Served::Broker(cast) if send::is_send(view.code) => {
+                let cast = cast.clone();
+                let benches = &self.wire.hall.benches;
+                let bench = self.bench.get_or_insert_with(|| benches.borrow_mut().take());
+                bench.take_in(&cast, &self.wire, &view, came.body(&view)).await;
+                if bench.is_full() {
+                    self.hand_in_sends().await;
+                }
+                Ok(())
+            }
+            Served::Broker(cast) if crate::pull::is_pull(view.code) => {
+                crate::pull::first(&self.wire, cast, came.command(&view));
+                Ok(())
+            }
+            _ => self.call(came.command(&view)).await,
+        }
+    }
+
+    /// Stores the sends gathered so far and answers them.
+    async fn hand_in_sends(&mut self) {
+        if let (Some(bench), Served::Broker(cast)) = (&mut self.bench, &self.wire.served) {
+            bench.hand_in(cast, &self.wire).await;
+        }
+    }
+
+    fn answered(&self, answer: Command) -> Result<(), End> {
+        let waiter = self.wire.pending.borrow_mut().take(answer.opaque);
+        match waiter {
+            Some(waiter) => waiter.answer(Ok(answer)),
+            None => tracing::debug!(opaque = answer.opaque, "an answer nobody waits for"),
+        }
+        Ok(())
+    }
+
+    async fn call(&self, command: Command) -> Result<(), End> {
+        let wire = self.wire.clone();
+        if wire.calls.get() >= wire.hall.config.calls_max {
+            let max = wire.hall.config.calls_max;
+            let busy =
+                format!("[OVERLOAD]system busy, start flow control for a while: {max} requests in work");
+            answer(&wire, &command, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
+            return Ok(());
+        }
+        let in_order = wire.served.is_in_order(command.code);
+        let answering = wire.served.answer(Call { command: command.clone(), link: wire.link.clone() });
+        if in_order {
+            let given = answering.await;
+            answer(&wire, &command, given);
+            return Ok(());
+        }
+        wire.calls.set(wire.calls.get() + 1);
+        actix::spawn(async move {
+            let given = answering.await;
+            wire.calls.set(wire.calls.get() - 1);
+            answer(&wire, &command, given);
+        });
+        Ok(())
+    }
+}
+
+/// Writes the answer to `request`, unless it wants none.
+pub(crate) fn answer(wire: &Rc<Wire>, request: &Command, given: Answer) {
+    if request.is_oneway() {
+        return;
+    }
+    let command = match given {
+        Ok(command) => command,
+        Err(refusal) => Command::response(refusal.code).with_remark(refusal.remark),
+    };
+    wire.write_command(&command.answering(request));
+}

@@ -1,0 +1,161 @@
+//! How fast a broker within the program is: its start and stop, sends one by one and in batches, and a consumer.
+//!
+//! `cargo bench --bench embedded` prints the medians. Bodies have 64 bytes in batches and one by one, 1 KiB where it
+//! says so. "One by one" means one request for each message, `SENDERS` of them under way at a time; the last line is
+//! a single sender that waits for each answer before it sends again, which measures the way between two threads.
+//! Rates are given by wall clock and by processor time of the whole process, the broker included.
+//!
+//! Invariants:
+//! - every message is acknowledged before the clock is read.
+
+use std::io::Write;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use troupemq::{Broker, Client, Message, Producer};
+
+const BATCH: usize = 256;
+const SENDERS: usize = 256;
+const MESSAGES: usize = 1_000_000;
+const ROUNDS: usize = 5;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    start_and_stop().await;
+    for bytes in [64, 1024] {
+        let count = MESSAGES * 64 / bytes.max(64) * if bytes > 64 { 4 } else { 1 };
+        batches(bytes, count * 4).await;
+        one_by_one(bytes, count / 2).await;
+    }
+    in_turn(50_000).await;
+    consumer(MESSAGES).await;
+}
+
+fn say(line: &str) {
+    writeln!(std::io::stdout().lock(), "{line}").expect("the terminal takes a line");
+}
+
+async fn start() -> Broker {
+    let roomy = |store: &mut troupemq_store::StoreConfig| {
+        store.log_segment_bytes = 1 << 30;
+        store.queue_file_bytes = 6_000_000;
+        store.index_slots_max = 5_000_000;
+        store.index_entries_max = 20_000_000;
+    };
+    Broker::builder().temporary().store_settings(roomy).start().await.expect("a broker starts")
+}
+
+async fn start_and_stop() {
+    let mut taken = Vec::new();
+    for _ in 0..2 * ROUNDS + 1 {
+        let begun = Instant::now();
+        let broker = Broker::builder().temporary().start().await.expect("a broker starts");
+        let started = begun.elapsed();
+        let producer = broker.producer("p").start().await.expect("a producer starts");
+        producer.send(Message::new("t", "x")).await.expect("a message is stored");
+        let begun = Instant::now();
+        broker.shutdown().await.expect("a clean end");
+        taken.push((started, begun.elapsed()));
+    }
+    let middle = |mut times: Vec<Duration>| {
+        times.sort();
+        times[times.len() / 2].as_secs_f64() * 1000.0
+    };
+    let started = middle(taken.iter().map(|(started, _)| *started).collect());
+    let stopped = middle(taken.iter().map(|(_, stopped)| *stopped).collect());
+    say(&format!("start {started:.1} ms, shutdown {stopped:.1} ms"));
+}
+
+/// Processor time of the whole process so far.
+fn processor() -> Duration {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or(0))
+}
+
+/// Runs a round some times and says how fast the middle one was.
+async fn rounds(what: &str, count: usize, round: impl AsyncFn(&Client)) {
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        let broker = start().await;
+        broker.client().create_topic("bench", 4).await.expect("a topic is made");
+        let (begun, spent) = (Instant::now(), processor());
+        round(broker.client()).await;
+        let (wall, cores) = (begun.elapsed().as_secs_f64(), (processor() - spent).as_secs_f64());
+        rates.push((count as f64 / wall, count as f64 / cores));
+        broker.shutdown().await.expect("a clean end");
+    }
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (by_wall, by_core) = rates[ROUNDS / 2];
+    say(&format!("{what}: {:.0} k/s, {:.0} k/s for each core used", by_wall / 1000.0, by_core / 1000.0));
+}
+
+async fn producer(client: &Client) -> Producer {
+    client.producer("bench").start().await.expect("a producer starts")
+}
+
+async fn batches(bytes: usize, count: usize) {
+    let body = Bytes::from(vec![b'x'; bytes]);
+    rounds(&format!("batches of {BATCH}, {bytes} bytes each"), count, async |client| {
+        let producer = producer(client).await;
+        let messages: Vec<_> = (0..BATCH).map(|_| Message::new("bench", body.clone())).collect();
+        let mut senders = JoinSet::new();
+        for _ in 0..4 {
+            let (producer, messages) = (producer.clone(), messages.clone());
+            senders.spawn(async move {
+                for _ in 0..count / BATCH / 4 {
+                    producer.send_batch(&messages).await.expect("a batch is stored");
+                }
+            });
+        }
+        senders.join_all().await;
+    })
+    .await;
+}
+
+async fn one_by_one(bytes: usize, count: usize) {
+    let body = Bytes::from(vec![b'x'; bytes]);
+    rounds(&format!("one by one, {SENDERS} at a time, {bytes} bytes"), count, async |client| {
+        let producer = producer(client).await;
+        let mut senders = JoinSet::new();
+        for _ in 0..SENDERS {
+            let (producer, body) = (producer.clone(), body.clone());
+            senders.spawn(async move {
+                for _ in 0..count / SENDERS {
+                    producer.send(Message::new("bench", body.clone())).await.expect("a message is stored");
+                }
+            });
+        }
+        senders.join_all().await;
+    })
+    .await;
+}
+
+async fn in_turn(count: usize) {
+    rounds("one by one, each after the answer to the last, 64 bytes", count, async |client| {
+        let producer = producer(client).await;
+        for _ in 0..count {
+            producer.send(Message::new("bench", vec![b'x'; 64])).await.expect("a message is stored");
+        }
+    })
+    .await;
+}
+
+async fn consumer(count: usize) {
+    rounds("batches of 256 sent, consumed and acknowledged, 64 bytes each", count, async |client| {
+        let producer = producer(client).await;
+        let messages: Vec<_> = (0..BATCH).map(|_| Message::new("bench", vec![b'x'; 64])).collect();
+        for _ in 0..count / BATCH {
+            producer.send_batch(&messages).await.expect("a batch is stored");
+        }
+        let consumer = client.consumer("reader").subscribe("bench", "*").from_first().batch_max(256);
+        let mut deliveries = consumer.stream().await.expect("a consumer starts");
+        for _ in 0..count / BATCH * BATCH {
+            let delivery = deliveries.next().await.expect("the stream goes on").expect("nothing is refused");
+            delivery.ack().await.expect("the consumer runs");
+        }
+    })
+    .await;
+}

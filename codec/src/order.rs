@@ -1,0 +1,58 @@
+//! A command on its way into a connection, with the one who waits for its answer.
+//!
+//! Invariants:
+//! - the head is a frame up to its body, the length word included: it can be written as it is;
+//! - the body is what the sender gave; it is never copied here.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::command::Command;
+use crate::frame::LENGTH_BYTES;
+
+/// Something to be written; `W` is who waits for the answer to it.
+#[derive(Debug)]
+pub struct Order<W> {
+    /// The number by which the answer is known.
+    pub opaque: i32,
+    /// The frame up to the body.
+    pub head: Bytes,
+    /// The body.
+    pub body: Bytes,
+    /// Who waits; none for what is not answered.
+    pub waiter: Option<W>,
+}
+
+impl<W> Order<W> {
+    /// Writes the head of a command.
+    pub fn new(command: &Command, waiter: Option<W>) -> Order<W> {
+        let mut head = BytesMut::new();
+        command.encode_head(command.body.len(), &mut head);
+        Order { opaque: command.opaque, head: head.freeze(), body: command.body.clone(), waiter }
+    }
+
+    /// The head without its length word, as [`CommandView::parse`](crate::CommandView::parse) wants a frame.
+    pub fn frame(&self) -> Bytes {
+        self.head.slice(LENGTH_BYTES.min(self.head.len())..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::take_frame;
+    use crate::request::{GetMaxOffset, GetMaxOffsetHeader};
+
+    #[test]
+    fn head_and_body_are_the_frame_of_the_command() {
+        let header = GetMaxOffsetHeader { topic: "T".into(), queue_id: 3, ..Default::default() };
+        let mut command = Command::request::<GetMaxOffset>(&header).with_body(Bytes::from_static(b"body"));
+        command.opaque = 7;
+        let order = Order::<()>::new(&command, None);
+        let mut stream = BytesMut::from(&order.head[..]);
+        stream.extend_from_slice(&order.body);
+        let frame = take_frame(&mut stream).expect("a good length").expect("a whole frame");
+        assert_eq!(Command::decode(frame).expect("a good frame"), command);
+        let bodiless = Command::decode(order.frame()).expect("a frame without its body");
+        assert_eq!((bodiless.opaque, bodiless.body.len()), (7, 0));
+    }
+}
