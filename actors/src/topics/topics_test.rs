@@ -146,6 +146,26 @@ fn a_topic_is_in_use_from_its_first_change_until_nothing_of_it_is_used() {
 }
 
 #[test]
+fn ten_thousand_topics_that_nobody_uses_have_no_actor() {
+    let dir = tempfile::tempdir().unwrap();
+    let topics = (0..10_000).map(|number| {
+        let config = change(&format!("T{number}"), 4).config;
+        (config.topic_name.clone(), config)
+    });
+    let saved = TopicConfigTable { topic_config_table: topics.collect(), ..TopicConfigTable::default() };
+    let (file, _): (_, TopicConfigTable) = TableFile::open(dir.path()).unwrap();
+    file.save(&saved).unwrap();
+    actix_rt::System::new().block_on(async {
+        let (topics, directory) = topics_in(dir.path());
+        assert_eq!(directory.topic("T9999").unwrap().queue_count(), 4);
+        assert!(topics.send(InUse).await.unwrap().is_empty());
+        topics.send(ChangeTopics(vec![change("T7", 5)])).await.unwrap().unwrap();
+        assert_eq!(topics.send(InUse).await.unwrap(), ["T7"]);
+        assert_eq!(saved_in(dir.path()).topic_config_table.len(), directory.topics().len());
+    });
+}
+
+#[test]
 fn a_topic_that_counts_is_in_use_until_its_sums_are_zero() {
     let dir = tempfile::tempdir().unwrap();
     actix_rt::System::new().block_on(async {
