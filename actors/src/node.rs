@@ -31,6 +31,8 @@ mod naming;
 mod offset_test;
 mod people;
 #[cfg(test)]
+mod read_test;
+#[cfg(test)]
 mod send_test;
 #[cfg(test)]
 mod topic_test;

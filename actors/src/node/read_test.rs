@@ -1,0 +1,179 @@
+//! Reads over a socket: how much one pull or query gives, and what tools hear of progress.
+//!
+//! Invariants:
+//! - every test has its own node, folder and ports.
+
+use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::message::Message;
+use troupemq_codec::request::*;
+use troupemq_codec::{Command, ResponseCode, Text};
+
+use crate::testing::{Client, pull_header, request, send_request, start_broker};
+
+fn messages(answer: &Command) -> Vec<Message> {
+    assert_eq!(answer.code, 0, "{answer:?}");
+    Message::decode_all(answer.body.clone()).unwrap()
+}
+
+/// Sends as many messages to queue 0 of the topic `T`, several at a time.
+fn fill(client: &mut Client, count: usize, body: &[u8], properties: &str) {
+    for _ in 0..count {
+        client.send(send_request("T", 0, body, properties));
+    }
+    for _ in 0..count {
+        assert_eq!(client.receive().expect("an answer").code, 0);
+    }
+}
+
+fn pull(client: &mut Client, queue_offset: i64, messages_max: i32) -> Vec<Message> {
+    let header = PullMessageHeader { messages_max, ..pull_header("T", 0, queue_offset, "*") };
+    messages(&client.call(request::<PullMessage>(&header)))
+}
+
+/// 3.8 #67.
+#[test]
+fn a_pull_gives_32_messages_or_256_kib_unless_the_first_is_larger() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    fill(&mut client, 60, b"x", "");
+    assert_eq!(pull(&mut client, 0, 50).len(), 32);
+    assert_eq!(pull(&mut client, 0, 5).len(), 5);
+    assert_eq!(pull(&mut client, 40, 50).len(), 20);
+    fill(&mut client, 3, &[7; 300 << 10], "");
+    fill(&mut client, 4, &[7; 100 << 10], "");
+    assert_eq!(pull(&mut client, 60, 50).len(), 1, "the first is taken, however large it is");
+    assert_eq!(pull(&mut client, 63, 50).len(), 2, "the third would be over the limit");
+}
+
+/// 3.8 #78, #79.
+#[test]
+fn a_query_gives_64_messages_and_one_by_unique_id_32() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    fill(&mut client, 70, b"x", "KEYS\u{1}first second\u{2}UNIQ_KEY\u{1}U\u{2}");
+    let mut query = |key: &str, is_unique_key| {
+        let header = QueryMessageHeader {
+            topic: Text::from("T"),
+            key: Text::from(key),
+            messages_max: 500,
+            begin_timestamp_ms: 0,
+            end_timestamp_ms: i64::MAX,
+            is_unique_key,
+        };
+        messages(&client.call(request::<QueryMessage>(&header))).len()
+    };
+    assert_eq!([query("first", None), query("second", None), query("U", Some(true))], [64, 64, 32]);
+}
+
+/// 3.1 #4, 3.1 #15.
+#[test]
+fn long_properties_flags_and_buyers_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    let long = "汉".repeat(10 * 1024);
+    let properties = format!("long\u{1}{long}\u{2}BUYER_ID\u{1}b-1\u{2}");
+    let mut sent = send_request("T", 0, b"x", &properties);
+    sent.fields.set("h", "-17");
+    assert_eq!(client.call(sent).code, 0);
+    let message = pull(&mut client, 0, 1).remove(0);
+    assert_eq!(message.flag, -17);
+    assert_eq!(message.properties.get("long"), Some(long.as_str()));
+    assert_eq!(message.properties.get("BUYER_ID"), Some("b-1"));
+}
+
+fn commit(client: &mut Client, group: &str, queue_offset: i64) {
+    let (group, topic) = (Text::from(group), Text::from("T"));
+    let header = UpdateConsumerOffsetHeader { group, topic, queue_id: 0, queue_offset };
+    assert_eq!(client.call(request::<UpdateConsumerOffset>(&header)).code, 0);
+}
+
+fn progress(client: &mut Client, group: &str) -> Vec<(i32, ConsumedOffset)> {
+    let header = GetConsumeStatsHeader { group: Text::from(group), ..Default::default() };
+    let answer = client.call(request::<GetConsumeStats>(&header));
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let stats: ConsumeStats = from_loose(&answer.body).unwrap();
+    stats.offset_table.into_iter().map(|(queue, offset)| (queue.queue_id, offset)).collect()
+}
+
+/// 3.8 #73, #74, #75.
+#[test]
+fn tools_see_every_queue_of_a_group_that_committed_once_and_what_was_handed_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    fill(&mut client, 3, b"x", "");
+    let of = |queue: &(i32, ConsumedOffset)| (queue.0, queue.1.broker_offset, queue.1.consumer_offset);
+    commit(&mut client, "TOOLS_CONSUMER", 0);
+    let fresh = progress(&mut client, "TOOLS_CONSUMER");
+    let expected = [(0, 3, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0)];
+    assert_eq!(fresh.iter().map(of).collect::<Vec<_>>(), expected);
+    let header = PullMessageHeader { group: Text::from("TOOLS_CONSUMER"), ..pull_header("T", 0, 0, "*") };
+    assert_eq!(messages(&client.call(request::<PullMessage>(&header))).len(), 3);
+    let pulled = progress(&mut client, "TOOLS_CONSUMER");
+    assert_eq!((pulled[0].1.consumer_offset, pulled[0].1.pull_offset), (0, 3), "handed out, not consumed");
+    commit(&mut client, "TOOLS_CONSUMER", 3);
+    let done = progress(&mut client, "TOOLS_CONSUMER");
+    assert_eq!(done[0].1.consumer_offset, done[0].1.broker_offset);
+}
+
+/// 3.8 #76.
+#[test]
+fn a_fresh_topic_has_an_entry_for_each_queue_and_all_are_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    let made = client.call(request::<UpdateAndCreateTopic>(&UpdateAndCreateTopicHeader {
+        topic: Text::from("T"),
+        default_topic: Text::from("TBW102"),
+        read_queue_nums: 2,
+        write_queue_nums: 3,
+        perm: 6,
+        topic_filter_type: Text::from("SINGLE_TAG"),
+        ..Default::default()
+    }));
+    assert_eq!(made.code, 0);
+    let header = GetTopicStatsInfoHeader { topic: Text::from("T") };
+    let stats: TopicStats = from_loose(&client.call(request::<GetTopicStatsInfo>(&header)).body).unwrap();
+    assert_eq!(stats.offset_table.len(), 3);
+    let is_empty = |offset: &TopicOffset| *offset == TopicOffset::default();
+    assert!(stats.offset_table.values().all(is_empty), "{stats:?}");
+}
+
+fn reset(client: &mut Client, queue_offset: i64) -> Command {
+    let header = InvokeBrokerToResetOffsetHeader {
+        topic: Text::from("T"),
+        group: Text::from("TOOLS_CONSUMER"),
+        queue_id: Some(0),
+        queue_offset: Some(queue_offset),
+        timestamp_ms: -1,
+        is_force: true,
+    };
+    client.call(request::<InvokeBrokerToResetOffset>(&header))
+}
+
+/// 3.9 #81, #82, #85.
+#[test]
+fn a_reset_within_the_queue_counts_until_a_pull_has_taken_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    fill(&mut client, 3, b"x", "");
+    commit(&mut client, "TOOLS_CONSUMER", 3);
+    let beyond = reset(&mut client, 5);
+    assert_eq!(beyond.response_code(), ResponseCode::SYSTEM_ERROR);
+    assert!(beyond.remark.is_some_and(|remark| remark.contains("not in consume queue range [0-3]")));
+    for queue_offset in [4, 2, 1] {
+        let answer = reset(&mut client, queue_offset);
+        let body: ResetOffsetBody = from_loose(&answer.body).unwrap();
+        assert_eq!(body.offset_table.into_values().collect::<Vec<_>>(), [queue_offset]);
+    }
+    commit(&mut client, "TOOLS_CONSUMER", 3);
+    let header = PullMessageHeader { group: Text::from("TOOLS_CONSUMER"), ..pull_header("T", 0, 3, "*") };
+    let moved = client.call(request::<PullMessage>(&header));
+    assert_eq!(moved.response_code(), ResponseCode::PULL_OFFSET_MOVED);
+    assert_eq!(moved.fields.get("nextBeginOffset"), Some("1"), "the last reset wins");
+    assert_eq!(client.call(request::<PullMessage>(&header)).response_code(), ResponseCode::PULL_NOT_FOUND);
+}
