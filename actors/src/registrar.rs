@@ -260,7 +260,9 @@ impl Handler<LinkLost> for Registrar {
     fn handle(&mut self, LinkLost(link): LinkLost, context: &mut Context<Registrar>) {
         for (at, server) in self.servers.iter_mut().enumerate() {
             if server.course.lost(link) {
-                tracing::warn!(name_server = %server.address, "connection lost");
+                if !self.leaves {
+                    tracing::warn!(name_server = %server.address, "connection lost");
+                }
                 server.link = None;
                 self.waiters.failed(at);
             }

@@ -86,7 +86,9 @@ final class GroupScenarios {
         TreeSet<String> after = Bed.send(producer, topic, "", "after", 40);
         one.awaitAll(after, 10);
         Check.equal(20, two.size(), "deliveries to the one that left");
-        Check.equal(60, one.size(), "deliveries to the one that stayed");
+        // The one that stayed may be given again what the other had consumed and not yet committed.
+        long fresh = one.messages().stream().filter(m -> Inbox.text(m).startsWith("after")).count();
+        Check.equal(40L, fresh, "deliveries of what came after, to the one that stayed");
     }
 
     private static void crash(Bed bed) throws Exception {
