@@ -3,7 +3,9 @@
 //! Invariants:
 //! - one subject is one file; `router` says which request goes where.
 
+pub mod absent;
 pub mod clients;
+pub mod cold;
 pub mod files;
 pub mod forward;
 pub mod groups;
@@ -11,6 +13,7 @@ pub mod progress;
 pub mod reset;
 pub mod runtime;
 pub mod settings;
+pub mod slaves;
 pub mod topic;
 pub mod topic_stats;
 
@@ -18,6 +21,8 @@ pub mod topic_stats;
 mod forward_test;
 #[cfg(test)]
 mod golden_test;
+#[cfg(test)]
+mod slaves_test;
 #[cfg(test)]
 mod topic_golden_test;
 #[cfg(test)]

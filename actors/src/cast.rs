@@ -17,6 +17,7 @@ use troupemq_codec::Text;
 use troupemq_codec::topic::DataVersion;
 use troupemq_store::{Clock, IndexReader, LogReader, QueueTable, StoreConfig};
 
+use crate::cold_flow::ColdFlow;
 use crate::cold_reader::ColdReaders;
 use crate::commit_log::CommitLog;
 use crate::config::BrokerConfig;
@@ -36,6 +37,7 @@ use crate::offsets::ConsumerOffsets;
 use crate::poison::Poison;
 use crate::registrar::Registrar;
 use crate::retention::Retention;
+use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::Stats;
 use crate::stats::rates::Sampler;
@@ -105,6 +107,8 @@ pub struct BrokerCast {
     pub queues: QueueTable,
     /// Where messages wait before they reach their topics.
     pub detours: Detours,
+    /// Delivers what waits in a delay level.
+    pub schedule: Addr<Schedule>,
     /// Decides transactions.
     pub transactions: Addr<TransactionChecker>,
     /// How long messages are kept, in ms.
@@ -129,6 +133,8 @@ pub struct BrokerCast {
     pub sampler: Addr<Sampler>,
     /// Reads what is not in memory.
     pub cold: ColdReaders,
+    /// Who reads how much of that.
+    pub cold_flow: Arc<ColdFlow>,
     /// Appends.
     pub commit_log: Addr<CommitLog>,
     /// Makes appended messages visible.

@@ -130,6 +130,12 @@ pub struct BrokerConfig {
     pub max_filter_message_size: usize,
     /// Share of memory, in per cent, beyond which a backlog counts as on disk. Default: 40. Bounds: 1..=90.
     pub access_message_in_memory_max_ratio: u64,
+    /// Whether groups that read much from the disk are slowed down. Default: false.
+    pub cold_data_flow_control_enable: bool,
+    /// Bytes that a group may read from the disk in 5 s then. Default: 3 MiB. Bounds: 0.. .
+    pub cg_cold_read_threshold: i64,
+    /// Bytes that all groups may. Default: 100 MiB. Bounds: 0.. .
+    pub global_cold_read_threshold: i64,
     /// Whether SQL92 filters are served. Default: true, unlike Java's.
     pub enable_property_filter: bool,
     /// Whether each stored message is asked which SQL92 filters it matches, so that pulls need not look at it;
@@ -182,6 +188,9 @@ pub const RELOADABLE: &[&str] = &[
     "maxTransferBytesOnMessageInDisk",
     "maxFilterMessageSize",
     "accessMessageInMemoryMaxRatio",
+    "coldDataFlowControlEnable",
+    "cgColdReadThreshold",
+    "globalColdReadThreshold",
     "enablePropertyFilter",
     "useServerSideResetOffset",
     "rejectTransactionMessage",
@@ -341,6 +350,8 @@ impl BrokerConfig {
         )?;
         within("maxFilterMessageSize", self.max_filter_message_size, 20, 2_000_000, "20..=2000000")?;
         within("accessMessageInMemoryMaxRatio", self.access_message_in_memory_max_ratio, 1, 90, "1..=90")?;
+        within("cgColdReadThreshold", self.cg_cold_read_threshold, 0, i64::MAX, "0..")?;
+        within("globalColdReadThreshold", self.global_cold_read_threshold, 0, i64::MAX, "0..")?;
         within("maxMsgsNumBatch", self.max_msgs_num_batch, 1, 4096, count)?;
         within("defaultQueryMaxNum", self.default_query_max_num, 1, 4096, count)?;
         within("transactionTimeOut", self.transaction_time_out, 1, i64::MAX, "1..")?;
@@ -400,6 +411,9 @@ impl Default for BrokerConfig {
             max_transfer_bytes_on_message_in_disk: 64 << 10,
             max_filter_message_size: 16_000,
             access_message_in_memory_max_ratio: 40,
+            cold_data_flow_control_enable: false,
+            cg_cold_read_threshold: 3 << 20,
+            global_cold_read_threshold: 100 << 20,
             enable_property_filter: true,
             enable_calc_filter_bit_map: false,
             expect_consumer_num_use_filter: 32,

@@ -7,7 +7,7 @@
 //! - each entry has one writer: topics are published by their `Topic`, groups by the actor that owns the group,
 //!   links by sessions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -67,6 +67,7 @@ pub struct GroupView {
     name: Text,
     config: ArcSwap<SubscriptionGroupConfig>,
     online: ArcSwapOption<OnlineGroup>,
+    forbidden: ArcSwap<BTreeSet<Text>>,
     coordinator: Addr<RebalanceCoordinator>,
 }
 
@@ -220,7 +221,13 @@ impl GroupView {
     /// A group that nobody has registered with yet.
     pub fn new(config: Arc<SubscriptionGroupConfig>, coordinator: Addr<RebalanceCoordinator>) -> GroupView {
         let name = config.group_name.clone();
-        GroupView { name, config: ArcSwap::new(config), online: ArcSwapOption::empty(), coordinator }
+        GroupView {
+            name,
+            config: ArcSwap::new(config),
+            online: ArcSwapOption::empty(),
+            forbidden: ArcSwap::default(),
+            coordinator,
+        }
     }
 
     /// The group's name.
@@ -238,6 +245,11 @@ impl GroupView {
         self.online.load_full()
     }
 
+    /// Whether it may not read this topic.
+    pub fn is_forbidden(&self, topic: &str) -> bool {
+        self.forbidden.load().contains(topic)
+    }
+
     /// Who keeps its members and leases.
     pub fn coordinator(&self) -> &Addr<RebalanceCoordinator> {
         &self.coordinator
@@ -246,6 +258,11 @@ impl GroupView {
     /// Publishes a new configuration. Called by `Groups` only.
     pub(crate) fn publish_config(&self, config: Arc<SubscriptionGroupConfig>) {
         self.config.store(config);
+    }
+
+    /// Publishes the topics that it may not read. Called by `Groups` only.
+    pub(crate) fn publish_forbidden(&self, topics: BTreeSet<Text>) {
+        self.forbidden.store(Arc::new(topics));
     }
 
     /// Publishes who is online. Called by the coordinator only.

@@ -46,6 +46,19 @@ pub struct PutGroups(pub Vec<SubscriptionGroupConfig>);
 #[rtype(result = "Waiting<Saved>")]
 pub struct RemoveGroup(pub Text);
 
+/// Forbid or allow a group to read a topic, if asked to, and tell whether it may. Sent by
+/// UPDATE_AND_GET_GROUP_FORBIDDEN; a change is done when it is saved.
+#[derive(Debug, Message)]
+#[rtype(result = "(bool, Option<Waiting<Saved>>)")]
+pub struct ForbidReading {
+    /// The group.
+    pub group: Text,
+    /// The topic.
+    pub topic: Text,
+    /// Whether it may read from now on; `None`: as before.
+    pub readable: Option<bool>,
+}
+
 /// The whole table. Sent by administration and by slaves.
 #[derive(Debug, Message)]
 #[rtype(result = "SubscriptionGroupTable")]
@@ -128,7 +141,8 @@ impl Actor for Groups {
     fn started(&mut self, context: &mut Self::Context) {
         context.set_mailbox_capacity(MAILBOX);
         for config in self.table.iter() {
-            self.publish(config.clone());
+            let view = self.publish(config.clone());
+            view.publish_forbidden(self.table.forbidden_to(&config.group_name));
         }
     }
 }
@@ -167,6 +181,21 @@ impl Handler<RemoveGroup> for Groups {
             self.directory.withdraw_group(&group);
         }
         MessageResult(self.save_for(context))
+    }
+}
+
+impl Handler<ForbidReading> for Groups {
+    type Result = MessageResult<ForbidReading>;
+
+    fn handle(&mut self, forbid: ForbidReading, context: &mut Self::Context) -> Self::Result {
+        let ForbidReading { group, topic, readable } = forbid;
+        let now_ms = self.clock.0.now_ms();
+        let changed = readable.is_some_and(|may| self.table.forbid_reading(&group, &topic, !may, now_ms));
+        if changed && let Some(view) = self.directory.group(&group) {
+            view.publish_forbidden(self.table.forbidden_to(&group));
+        }
+        let saved = changed.then(|| self.save_for(context));
+        MessageResult((!self.table.is_reading_forbidden(&group, &topic), saved))
     }
 }
 

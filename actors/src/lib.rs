@@ -11,6 +11,7 @@
 
 pub mod admin;
 pub mod cast;
+pub mod cold_flow;
 pub mod cold_reader;
 pub mod commit_log;
 pub mod config;

@@ -213,6 +213,11 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     if reading.is_cold() && !parcel.is_warm {
         parcel.is_warm = true;
         cast.stats.cold_pull();
+        let bytes = reading.cold.iter().map(|(_, len)| i64::try_from(*len).unwrap_or(i64::MAX)).sum();
+        let group = Text::from(parcel.header.group.as_str());
+        if let Err(busy) = cast.cold_flow.read(&group, bytes, &cast.config.load(), cast.now_ms()) {
+            return reply::refuse(wire, &parcel.request, busy.into());
+        }
         return cast.cold.fetch(reading, parcel);
     }
     let may_wait = parcel.header.sys_flag & PULL_SUSPENDS != 0 && parcel.wakened.is_none();

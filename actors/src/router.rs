@@ -15,22 +15,28 @@ use troupemq_codec::Request;
 use troupemq_codec::request::{
     CheckClientConfig, CheckRocksdbCqWriteProgress, CleanExpiredConsumequeue, CleanUnusedTopic,
     CloneGroupOffset, ConsumeMessageDirectly, ConsumerSendMsgBack, DeleteExpiredCommitlog,
-    DeleteSubscriptiongroup, DeleteTopicInBroker, EndTransaction, GetAllProducerInfo,
-    GetAllSubscriptiongroupConfig, GetAllTopicConfig, GetBrokerConfig, GetBrokerConsumeStats,
-    GetBrokerRuntimeInfo, GetConsumeStats, GetConsumerConnectionList, GetConsumerListByGroup,
+    DeleteSubscriptiongroup, DeleteTopicInBroker, EndTransaction, GetAllConsumerOffset, GetAllDelayOffset,
+    GetAllMessageRequestMode, GetAllProducerInfo, GetAllSubscriptiongroupConfig, GetAllTopicConfig,
+    GetBrokerConfig, GetBrokerConsumeStats, GetBrokerEpochCache, GetBrokerHaStatus, GetBrokerRuntimeInfo,
+    GetColdDataFlowCtrInfo, GetConsumeStats, GetConsumerConnectionList, GetConsumerListByGroup,
     GetConsumerRunningInfo, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, GetProducerConnectionList,
     GetSubscriptiongroupConfig, GetSystemTopicListFromBroker, GetTopicConfig, GetTopicStatsInfo, HeartBeat,
     InvokeBrokerToGetConsumerStatus, InvokeBrokerToResetOffset, LockBatchMq, QueryConsumeQueue,
-    QueryConsumeTimeSpan, QueryConsumerOffset, QueryMessage, QuerySubscriptionByConsumer,
-    QueryTopicConsumeByWho, QueryTopicsByConsumer, SearchOffsetByTimestamp, SendReplyMessage,
-    SendReplyMessageV2, UnlockBatchMq, UnregisterClient, UpdateAndCreateSubscriptiongroup,
-    UpdateAndCreateSubscriptiongroupList, UpdateAndCreateTopic, UpdateAndCreateTopicList, UpdateBrokerConfig,
-    UpdateConsumerOffset, ViewBrokerStatsData, ViewMessageById,
+    QueryConsumeTimeSpan, QueryConsumerOffset, QueryCorrectionOffset, QueryMessage,
+    QuerySubscriptionByConsumer, QueryTopicConsumeByWho, QueryTopicsByConsumer, RemoveColdDataFlowCtrConfig,
+    ResetMasterFlushOffset, SearchOffsetByTimestamp, SendReplyMessage, SendReplyMessageV2,
+    SetCommitlogReadMode, UnlockBatchMq, UnregisterClient, UpdateAndCreateSubscriptiongroup,
+    UpdateAndCreateSubscriptiongroupList, UpdateAndCreateTopic, UpdateAndCreateTopicList,
+    UpdateAndGetGroupForbidden, UpdateBrokerConfig, UpdateColdDataFlowCtrConfig, UpdateConsumerOffset,
+    ViewBrokerStatsData, ViewMessageById,
 };
 
-use crate::admin::{clients, files, forward, groups, progress, reset, runtime, settings, topic, topic_stats};
+use crate::admin::{
+    absent, clients, cold, files, forward, groups, progress, reset, runtime, settings, slaves, topic,
+    topic_stats,
+};
 use crate::cast::{BrokerCast, NameServerCast};
-use crate::net::{Answer, Call, Link, Refusal};
+use crate::net::{Answer, Call, Link};
 use crate::{heartbeat, name_server, offsets, query, rebalance, reply, send_back, transaction};
 
 /// A future of an answer that lives on one arbiter.
@@ -142,7 +148,19 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         CheckRocksdbCqWriteProgress::CODE => files::rocksdb_progress(cast, call),
         GetBrokerRuntimeInfo::CODE => runtime::runtime_info(cast, call).await,
         ViewBrokerStatsData::CODE => runtime::stats_data(cast, call).await,
-        code => Err(Refusal::unsupported(code)),
+        GetAllConsumerOffset::CODE => slaves::consumer_offsets(cast, call).await,
+        GetAllDelayOffset::CODE => slaves::delay_offsets(cast, call).await,
+        GetAllMessageRequestMode::CODE => slaves::request_modes(cast, call).await,
+        GetBrokerHaStatus::CODE => slaves::ha_status(cast, call),
+        ResetMasterFlushOffset::CODE => slaves::reset_master_flush_offset(cast, call),
+        GetBrokerEpochCache::CODE => slaves::epochs(cast, call),
+        UpdateColdDataFlowCtrConfig::CODE => cold::limit(cast, call),
+        RemoveColdDataFlowCtrConfig::CODE => cold::unlimit(cast, call),
+        GetColdDataFlowCtrInfo::CODE => cold::info(cast, call),
+        SetCommitlogReadMode::CODE => cold::read_mode(cast, call).await,
+        UpdateAndGetGroupForbidden::CODE => groups::forbid(cast, call).await,
+        QueryCorrectionOffset::CODE => progress::correction(cast, call).await,
+        code => Err(absent::refuse(code)),
     }
 }
 

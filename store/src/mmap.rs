@@ -90,6 +90,11 @@ impl Mapping {
         unsafe { self.raw.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
     }
 
+    /// Whether the system reads more from the disk than it is asked for, in the hope that it is wanted next.
+    pub fn read_ahead(&self, more: bool) -> io::Result<()> {
+        self.raw.advise(if more { Advice::Normal } else { Advice::Random })
+    }
+
     /// Whether every page of `range` is in memory, so that reading it waits for no disk.
     pub fn is_resident(&self, range: Range<usize>) -> bool {
         const PAGES_MAX: usize = 256;

@@ -21,7 +21,7 @@ use crate::node::Node;
 use crate::testing::{Client, pull_header, request, small_broker};
 
 /// The requests that are asked.
-const ASKED: [i32; 25] = [
+const ASKED: [i32; 32] = [
     UpdateBrokerConfig::CODE,
     GetBrokerConfig::CODE,
     GetBrokerRuntimeInfo::CODE,
@@ -47,6 +47,13 @@ const ASKED: [i32; 25] = [
     QuerySubscriptionByConsumer::CODE,
     GetSubscriptiongroupConfig::CODE,
     CheckRocksdbCqWriteProgress::CODE,
+    GetBrokerHaStatus::CODE,
+    ResetMasterFlushOffset::CODE,
+    GetBrokerEpochCache::CODE,
+    UpdateColdDataFlowCtrConfig::CODE,
+    RemoveColdDataFlowCtrConfig::CODE,
+    GetColdDataFlowCtrInfo::CODE,
+    SetCommitlogReadMode::CODE,
 ];
 
 /// Where ours answers otherwise: file, number of the request, reason.

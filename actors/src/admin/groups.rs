@@ -1,6 +1,6 @@
 //! Consumer groups as tools make, read and delete them: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), its list
 //! (225), GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201), DELETE_SUBSCRIPTIONGROUP (207), GET_SUBSCRIPTIONGROUP_CONFIG
-//! (352).
+//! (352), UPDATE_AND_GET_GROUP_FORBIDDEN (353).
 //!
 //! Invariants:
 //! - a change is answered once it is on disk and published;
@@ -10,13 +10,15 @@ use troupemq_codec::group::SubscriptionGroupConfig;
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{
     DeleteSubscriptiongroupHeader, GetAllSubscriptiongroupConfigHeader,
-    GetAllSubscriptiongroupConfigReplyHeader, GetSubscriptiongroupConfigHeader, SubscriptionGroupList,
+    GetAllSubscriptiongroupConfigReplyHeader, GetSubscriptiongroupConfigHeader, GroupForbidden,
+    SubscriptionGroupList, UpdateAndGetGroupForbiddenHeader,
 };
 use troupemq_codec::{Command, ResponseCode};
 
 use super::clients::body;
 use crate::cast::BrokerCast;
-use crate::groups::{AllGroups, PutGroups, RemoveGroup};
+use crate::groups::table::unknown;
+use crate::groups::{AllGroups, ForbidReading, PutGroups, RemoveGroup};
 use crate::net::{Answer, Call, Refusal};
 use crate::offsets::Forget;
 
@@ -73,4 +75,20 @@ pub async fn group_config(cast: &BrokerCast, call: &Call) -> Answer {
             format!("No group in this broker. group: {}", header.group),
         )),
     }
+}
+
+/// UPDATE_AND_GET_GROUP_FORBIDDEN: only a group and a topic that exist can be parted.
+pub async fn forbid(cast: &BrokerCast, call: &Call) -> Answer {
+    let UpdateAndGetGroupForbiddenHeader { group, topic, readable } = call.command.header()?;
+    if readable.is_some() {
+        cast.directory.group(&group).ok_or_else(|| unknown(&group))?;
+        let no_topic = || Refusal::new(ResponseCode::TOPIC_NOT_EXIST, format!("topic[{topic}] not exist"));
+        cast.directory.topic(&topic).ok_or_else(no_topic)?;
+    }
+    let forbid = ForbidReading { group: group.clone(), topic: topic.clone(), readable };
+    let (readable, saved) = cast.groups.send(forbid).await?;
+    if let Some(saved) = saved {
+        saved.await.map_err(|_| Refusal::gone("Groups"))??;
+    }
+    body(&GroupForbidden { group, readable, topic })
 }

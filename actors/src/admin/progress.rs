@@ -1,4 +1,5 @@
-//! How far groups are: GET_CONSUME_STATS (208), GET_BROKER_CONSUME_STATS (317), QUERY_CONSUME_TIME_SPAN (303).
+//! How far groups are: GET_CONSUME_STATS (208), GET_BROKER_CONSUME_STATS (317), QUERY_CONSUME_TIME_SPAN (303),
+//! QUERY_CORRECTION_OFFSET (308).
 //!
 //! Invariants:
 //! - every readable queue of a topic is told, whether the group has read it or not;
@@ -9,8 +10,9 @@ use std::collections::BTreeMap;
 
 use troupemq_codec::message::RecordView;
 use troupemq_codec::request::{
-    ConsumeStats, ConsumeStatsList, ConsumeTimeSpans, ConsumedOffset, GetBrokerConsumeStatsHeader,
-    GetConsumeStatsHeader, QueryConsumeTimeSpanHeader, QueueTimeSpan,
+    ConsumeStats, ConsumeStatsList, ConsumeTimeSpans, ConsumedOffset, CorrectionOffsets,
+    GetBrokerConsumeStatsHeader, GetConsumeStatsHeader, QueryConsumeTimeSpanHeader,
+    QueryCorrectionOffsetHeader, QueueTimeSpan,
 };
 use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{ResponseCode, Text};
@@ -20,7 +22,7 @@ use super::clients::body;
 use crate::cast::BrokerCast;
 use crate::directory::TopicView;
 use crate::net::{Answer, Call, Refusal};
-use crate::offsets::{GroupProgress, TopicProgress, TopicsOfGroup};
+use crate::offsets::{GroupProgress, GroupsOfTopic, TopicProgress, TopicsOfGroup};
 use crate::topic::TellSums;
 use crate::topic::statistics::Of;
 
@@ -116,6 +118,40 @@ pub async fn time_span(cast: &BrokerCast, call: &Call) -> Answer {
             .collect(),
     });
     body(&spans.await?)
+}
+
+/// QUERY_CORRECTION_OFFSET: the smallest offset that other groups have committed in each queue, or the largest
+/// number there is where the group compared with is behind it.
+pub async fn correction(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: QueryCorrectionOffsetHeader = call.command.header()?;
+    let Some(view) = cast.directory.topic(&header.topic) else {
+        let remark = format!("topic[{}] not exist", header.topic);
+        return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
+    };
+    let left_out: Vec<&str> = header.filter_groups.iter().flat_map(|groups| groups.split(',')).collect();
+    let mut smallest: BTreeMap<i32, i64> = BTreeMap::new();
+    for group in cast.offsets.send(GroupsOfTopic(header.topic.clone())).await? {
+        if left_out.contains(&group.as_str()) {
+            continue;
+        }
+        for (queue_id, progress) in of_topic(cast, &group, &view).await?.queues {
+            let Some(committed) = progress.committed else { continue };
+            let begins = cast.queues.get(&header.topic, queue_id).map_or(0, |units| units.min_offset());
+            // A group that stands before the first message left counts for nothing.
+            if committed >= begins {
+                let so_far = smallest.entry(queue_id).or_insert(committed);
+                *so_far = committed.min(*so_far);
+            }
+        }
+    }
+    for (queue_id, progress) in of_topic(cast, &header.compare_group, &view).await?.queues {
+        if let (Some(own), Some(offset)) = (progress.committed, smallest.get_mut(&queue_id))
+            && *offset > own
+        {
+            *offset = i64::MAX;
+        }
+    }
+    body(&CorrectionOffsets { correction_offsets: smallest })
 }
 
 /// What the group has done in those of the topics that count, and the messages a second it reads there.

@@ -12,6 +12,7 @@ use troupemq_codec::message::RecordView;
 use troupemq_codec::request::{KvTable, ViewBrokerStatsDataHeader};
 use troupemq_codec::version::{OUR_VERSION, version_name};
 use troupemq_codec::{ResponseCode, Text};
+use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::retention::{DiskUse, disk_use};
 
 use super::clients::body;
@@ -19,6 +20,7 @@ use crate::cast::BrokerCast;
 use crate::dispatcher::Settle;
 use crate::net::{Answer, Call, Refusal};
 use crate::query::record_at;
+use crate::schedule::AllPlaces;
 use crate::stats::SPANS_MS;
 use crate::stats::rates::{Rates, TellRates};
 use crate::topic::TellSums;
@@ -45,6 +47,10 @@ pub async fn runtime_info(cast: &BrokerCast, _: &Call) -> Answer {
     log_of(&mut table, cast, reached, earliest_ms.unwrap_or(-1));
     disk_of(&mut table, &cast.store_dir, disk);
     pools(&mut table, cast);
+    for (level, place) in cast.schedule.send(AllPlaces).await?.offset_table {
+        let max = cast.queues.get(SCHEDULE_TOPIC, level - 1).map_or(0, |queue| queue.max_offset());
+        table.put(format!("scheduleMessageOffset_{level}"), format!("{place},{max}"));
+    }
     let runtime = cast.now_ms() - rates.started_ms;
     table.put("bootTimestamp", rates.started_ms);
     table.put("runtime", span(runtime));
@@ -134,6 +140,7 @@ fn log_of(table: &mut Table, cast: &BrokerCast, reached: u64, earliest_ms: i64) 
     table.put("dispatchMaxBuffer", 0);
     table.put("earliestMessageTimeStamp", earliest_ms);
     let behind = reached.saturating_sub(cast.log.flushed_to());
+    table.put("remainHowManyDataToCommit", "0 B");
     table.put("remainHowManyDataToFlush", format!("{behind} B"));
     table.put("remainTransientStoreBufferNumbs", i32::MAX);
     table.put("pageCacheLockTimeMills", 0);

@@ -5,11 +5,11 @@
 //! - built-in groups always exist;
 //! - each change, and nothing else, moves the version on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
-use troupemq_codec::topic::DataVersion;
+use troupemq_codec::topic::{DataVersion, PERM_READ};
 use troupemq_codec::{ResponseCode, Text};
 
 use crate::net::Refusal;
@@ -123,6 +123,36 @@ impl GroupTable {
         true
     }
 
+    /// Forbids a group to read a topic, or allows it again; tells whether that is a change.
+    pub fn forbid_reading(&mut self, group: &Text, topic: &Text, forbid: bool, now_ms: i64) -> bool {
+        if forbid == self.is_reading_forbidden(group, topic) {
+            return false;
+        }
+        let topics = self.forbidden.entry(group.clone()).or_default();
+        let bits = topics.entry(topic.clone()).or_default();
+        *bits = if forbid { *bits | PERM_READ } else { *bits & !PERM_READ };
+        topics.retain(|_, bits| *bits != 0);
+        if topics.is_empty() {
+            self.forbidden.remove(group);
+        }
+        self.version = self.version.next(now_ms);
+        true
+    }
+
+    /// Whether a group may not read a topic.
+    #[must_use]
+    pub fn is_reading_forbidden(&self, group: &str, topic: &str) -> bool {
+        let bits = self.forbidden.get(group).and_then(|topics| topics.get(topic));
+        bits.is_some_and(|bits| bits & PERM_READ != 0)
+    }
+
+    /// The topics that a group may not read.
+    #[must_use]
+    pub fn forbidden_to(&self, group: &str) -> BTreeSet<Text> {
+        let topics = self.forbidden.get(group).into_iter().flatten();
+        topics.filter(|(_, bits)| *bits & PERM_READ != 0).map(|(topic, _)| topic.clone()).collect()
+    }
+
     /// The table as it is saved and as slaves and tools read it.
     #[must_use]
     pub fn table(&self) -> SubscriptionGroupTable {
@@ -226,6 +256,21 @@ mod tests {
         assert!(!groups.remove("g", 1));
         assert!(!groups.remove("TOOLS_CONSUMER", 1));
         assert_eq!(groups.iter().count(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn what_a_group_may_not_read_is_a_bit_of_its_topic() {
+        let mut groups = table(true);
+        let (group, topic) = (Text::from("g"), Text::from("t"));
+        assert!(!groups.forbid_reading(&group, &topic, false, 0), "it may read already");
+        assert!(groups.forbid_reading(&group, &topic, true, 1));
+        assert!(groups.is_reading_forbidden("g", "t") && !groups.is_reading_forbidden("g", "u"));
+        assert_eq!(groups.table().forbidden_table["g"], BTreeMap::from([(topic.clone(), 4)]));
+        let again = GroupTable::new(groups.table(), true);
+        assert_eq!(again.forbidden_to("g"), BTreeSet::from([topic.clone()]));
+        assert!(groups.forbid_reading(&group, &topic, false, 2));
+        assert!(groups.table().forbidden_table.is_empty());
+        assert_eq!(groups.table().data_version.counter, 2);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use actix::{Actor, Addr, AsyncContext, Context};
+use actix::{Actor, Addr, AsyncContext};
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
@@ -36,7 +36,7 @@ use crate::filters::book::FilterBook;
 use crate::filters::table::FilterTable;
 use crate::flush::{Flush, FlushThread, Nudge};
 use crate::net::listener::{Listener, bind};
-use crate::node::delivery::Delivery;
+use crate::node::delivery::{Addressed, Delivery};
 use crate::node::naming::{self, Naming};
 use crate::node::people::{People, PeopleTables};
 use crate::node::{NodeError, Stage};
@@ -44,6 +44,7 @@ use crate::poison::Poison;
 use crate::registrar::{Leave, Registrar};
 use crate::retention::{Retention, Upkeep};
 use crate::router::Served;
+use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::stats::rates::Sampler;
 use crate::transaction::TransactionChecker;
@@ -91,11 +92,12 @@ pub(super) fn build(
     if let Some(running) = &mut stage.broker {
         running.people = Some(people.clone());
     }
-    let checker = Context::new();
-    let transactions = checker.address();
-    let ground = Ground { advertised: advertised(part, address), directory, people, transactions };
+    let addressed = Addressed::default();
+    let (transactions, schedule) = (addressed.checker.address(), addressed.schedule.address());
+    let advertised = advertised(part, address);
+    let ground = Ground { advertised, directory, people, transactions, schedule };
     let cast = start(stage, config, part, ground, (below, watchdog))?;
-    let delivery = Delivery::start(stage, &cast, (checker, progress), watchdog)?;
+    let delivery = Delivery::start(stage, &cast, (addressed, progress), watchdog)?;
     if let Some(running) = &mut stage.broker {
         running.delivery = Some(delivery);
     }
@@ -221,6 +223,7 @@ struct Ground {
     directory: Arc<Directory>,
     people: People,
     transactions: Addr<TransactionChecker>,
+    schedule: Addr<Schedule>,
 }
 
 /// Starts the actors of the broker on top of those of its store.
@@ -228,7 +231,7 @@ fn start(
     stage: &mut Stage,
     config: &NodeConfig,
     part: &BrokerPart,
-    Ground { advertised, directory, people, transactions }: Ground,
+    Ground { advertised, directory, people, transactions, schedule }: Ground,
     (below, watchdog): (StoreCast, &mut Watchdog),
 ) -> Result<Arc<BrokerCast>, NodeError> {
     let (clock, broker) = (config.clock.clone(), &part.config);
@@ -245,6 +248,7 @@ fn start(
     let levels = DelayLevels::parse(&below.store.delay_levels)?;
     Ok(Arc::new(BrokerCast {
         transactions,
+        schedule,
         reserved_ms: i64::from(below.store.reserved_hours) * 3_600_000,
         detours: Detours::new(levels, below.queues.clone()),
         config: shared,
@@ -273,6 +277,7 @@ fn start(
         queues: below.queues,
         index: below.index,
         cold: below.cold,
+        cold_flow: Arc::default(),
         commit_log: below.commit_log,
         dispatcher: below.dispatcher,
         flush: below.flush,

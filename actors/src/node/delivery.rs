@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Context};
+use actix::{Addr, Context};
 use troupemq_codec::request::DelayOffsetTable;
 use troupemq_store::tables::TableFile;
 
@@ -14,6 +14,13 @@ use crate::node::{NodeError, Stage};
 use crate::schedule::{Schedule, StopSchedule};
 use crate::transaction::{CommitProgress, TransactionChecker};
 use crate::watchdog::Watchdog;
+
+/// The actors that deliver, as long as they have an address only.
+#[derive(Default)]
+pub(super) struct Addressed {
+    pub(super) schedule: Context<Schedule>,
+    pub(super) checker: Context<TransactionChecker>,
+}
 
 /// The actors that deliver.
 pub(super) struct Delivery {
@@ -26,15 +33,15 @@ impl Delivery {
     pub(super) fn start(
         stage: &mut Stage,
         cast: &Arc<BrokerCast>,
-        (checker, progress): (Context<TransactionChecker>, (Option<i64>, Option<i64>)),
+        (addressed, progress): (Addressed, (Option<i64>, Option<i64>)),
         watchdog: &mut Watchdog,
     ) -> Result<Delivery, NodeError> {
         stage.enter("Schedule");
         let (file, saved) = TableFile::<DelayOffsetTable>::open(&cast.store_dir)?;
-        let schedule = Schedule::new(cast.clone(), file, saved).start();
+        let schedule = addressed.schedule.run(Schedule::new(cast.clone(), file, saved));
         watchdog.watch("Schedule", schedule.clone());
         stage.enter("TransactionChecker");
-        let transactions = checker.run(TransactionChecker::new(cast.clone(), progress));
+        let transactions = addressed.checker.run(TransactionChecker::new(cast.clone(), progress));
         watchdog.watch("TransactionChecker", transactions.clone());
         Ok(Delivery { schedule, transactions })
     }

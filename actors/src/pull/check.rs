@@ -164,6 +164,10 @@ fn select(
         let remark = format!("the consumer group[{}] can not consume by broadcast way", view.name());
         return Err(forbidden(4, remark));
     }
+    if view.is_forbidden(&header.topic) {
+        let remark = format!("the consumer group[{}] is forbidden for topic[{}]", view.name(), header.topic);
+        return Err(forbidden(5, remark));
+    }
     let Some(subscription) = online.subscriptions.get(header.topic.as_str()) else {
         return Err(missing("subscription").into());
     };

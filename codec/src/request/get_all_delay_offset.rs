@@ -1,7 +1,6 @@
 //! GET_ALL_DELAY_OFFSET (45): how far each delay level has come.
 //!
 //! Invariants:
-//! - an empty table is answered with SYSTEM_ERROR;
 //! - the body of the answer is a [`DelayOffsetTable`].
 
 use serde::{Deserialize, Serialize};

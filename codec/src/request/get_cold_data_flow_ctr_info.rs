@@ -25,13 +25,13 @@ impl Request for GetColdDataFlowCtrInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ColdDataFlow {
-    /// Bytes a second that a group may read.
+    /// Bytes that a group may read in 5 s.
     pub cg_cold_read_threshold: i64,
     /// Limits of single groups.
     pub config_table: BTreeMap<Text, i64>,
-    /// Bytes that all have read in this second.
+    /// Bytes that all have read in these 5 s.
     pub global_acc: i64,
-    /// Bytes a second that all may read.
+    /// Bytes that all may read in 5 s.
     pub global_cold_read_threshold: i64,
     /// What groups have read.
     pub runtime_table: BTreeMap<Text, ColdDataAccount>,
