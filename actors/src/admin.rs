@@ -22,6 +22,8 @@ mod forward_test;
 #[cfg(test)]
 mod golden_test;
 #[cfg(test)]
+mod settings_test;
+#[cfg(test)]
 mod slaves_test;
 #[cfg(test)]
 mod topic_golden_test;

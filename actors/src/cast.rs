@@ -39,6 +39,7 @@ use crate::registrar::Registrar;
 use crate::retention::Retention;
 use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
+use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::stats::rates::Sampler;
 use crate::topics::{Attend, Topics};
@@ -83,6 +84,11 @@ pub const CAST: &[Role] = &[
     role("Sampler", "broker", "readings of the counters"),
     role("TransactionChecker", "store", "half messages that are not decided yet"),
     role("Queue", "topic and queue in use", "pulls on hold"),
+    role(
+        "Settings",
+        "broker or name server",
+        "settings that change at run time, and the file of the changes",
+    ),
     role("Routes", "name server", "the cluster's brokers, topics and queues"),
     role("KvConfig", "name server", "values by key, kept in a file"),
     role("Sessions", "arbiter", "the sessions of one thread and the buffers they lease"),
@@ -121,6 +127,8 @@ pub struct BrokerCast {
     pub store_dir: PathBuf,
     /// Settings of the store as it was opened.
     pub store_config: StoreConfig,
+    /// Changes `config`.
+    pub settings: Addr<Settings<BrokerConfig>>,
     /// Counts the changes of `config`.
     pub settings_version: Arc<ArcSwap<DataVersion>>,
     /// Bytes of requests in flight.
@@ -188,6 +196,8 @@ pub struct NameServerCast {
     pub routes: Addr<Routes>,
     /// Owner of keys and values.
     pub kv: Addr<KvConfig>,
+    /// Changes `config`.
+    pub settings: Addr<Settings<NameServerConfig>>,
 }
 
 impl BrokerCast {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use troupemq_store::{Clock, StoreConfig, SystemClock};
 
 use crate::name_server::NameServerConfig;
+use crate::settings::Behaviour;
 
 /// Everything a node needs to start. Each part may be absent.
 #[derive(Debug, Clone)]
@@ -304,6 +305,16 @@ impl Default for NetConfig {
             stall_ms: 30_000,
             calls_max: 1024,
         }
+    }
+}
+
+impl Behaviour for BrokerConfig {
+    fn may_change(key: &str) -> bool {
+        RELOADABLE.contains(&key)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        BrokerConfig::check(self)
     }
 }
 

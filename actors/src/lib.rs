@@ -46,6 +46,7 @@ pub mod saving;
 pub mod schedule;
 pub mod send;
 pub mod send_back;
+pub mod settings;
 pub mod stats;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

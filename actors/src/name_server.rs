@@ -23,9 +23,11 @@ mod golden_test;
 #[cfg(test)]
 mod silence_test;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use actix::Actor;
 use arc_swap::ArcSwap;
 use troupemq_codec::Request;
 use troupemq_codec::request::*;
@@ -36,6 +38,7 @@ use crate::config::NodeClock;
 use crate::name_server::kv::KvConfig;
 use crate::name_server::registry::{LinkClosed, Routes};
 use crate::net::{Answer, Call, Link, Refusal};
+use crate::settings::{Configured, Settings};
 
 pub use settings::NameServerConfig;
 
@@ -46,11 +49,14 @@ impl NameServerCast {
     /// The file of keys and values exists, but neither it nor the generation before it can be read.
     pub fn start(config: NameServerConfig, clock: NodeClock) -> Result<NameServerCast, StoreError> {
         let started_ms = clock.0.now_ms();
-        let kv_file = Some(PathBuf::from(&config.kv_config_path)).filter(|path| !path.as_os_str().is_empty());
+        let file = |path: &str| Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
+        let (configured, config) = Configured::open(config.clone(), file(&config.config_store_path))?;
         let config = Arc::new(ArcSwap::from_pointee(config));
-        let kv = KvConfig::open(kv_file)?.launch();
+        let both = (config.clone(), Arc::default());
+        let settings = Settings::new(configured, BTreeMap::new(), both, clock.clone()).start();
+        let kv = KvConfig::open(file(&config.load().kv_config_path))?.launch();
         let routes = Routes::new(config.clone(), clock.clone()).launch();
-        Ok(NameServerCast { config, clock, started_ms, routes, kv })
+        Ok(NameServerCast { config, clock, started_ms, routes, kv, settings })
     }
 
     /// What the handlers go by just now.
@@ -83,7 +89,7 @@ pub async fn answer(cast: &NameServerCast, call: &Call) -> Answer {
         GetKvConfig::CODE => kv::get(cast, call).await,
         DeleteKvConfig::CODE => kv::delete(cast, call).await,
         GetKvlistByNamespace::CODE => kv::list(cast, call).await,
-        UpdateNamesrvConfig::CODE => settings::update(cast, call),
+        UpdateNamesrvConfig::CODE => settings::update(cast, call).await,
         GetNamesrvConfig::CODE => settings::tell(cast),
         code => Err(Refusal::unsupported(code)),
     }

@@ -154,14 +154,18 @@ impl BrokerFlags {
     }
 }
 
-/// A name server with its file below `dir`; two on one machine have a file each.
+/// A name server with its files below `dir`; two on one machine have files each.
 fn name_server_part(listen: SocketAddr, dir: &Path) -> NameServerPart {
     let mut part = NameServerPart { listen, ..NameServerPart::default() };
-    let file = match listen.port() {
-        NAME_SERVER_PORT => "kvConfig.json".to_owned(),
-        port => format!("kvConfig-{port}.json"),
+    let file = |name: &str| {
+        let file = match listen.port() {
+            NAME_SERVER_PORT => format!("{name}.json"),
+            port => format!("{name}-{port}.json"),
+        };
+        dir.join("namesrv").join(file).display().to_string()
     };
-    part.config.kv_config_path = dir.join("namesrv").join(file).display().to_string();
+    part.config.kv_config_path = file("kvConfig");
+    part.config.config_store_path = file("namesrvSettings");
     part
 }
 

@@ -2,13 +2,10 @@
 //!
 //! Invariants:
 //! - every setting is told under Java's name, in one text, sorted by name;
-//! - a change is whole or not at all: a key that cannot change at run time, or a value out of its bounds, is named
-//!   in the refusal;
+//! - a change is whole or not at all, and on disk before it is answered;
 //! - keys of Java that this broker does not have are accepted and logged, as Java accepts what it does not know.
 //!
-//! Deliberately absent: writing the configuration file. A change lasts until the broker stops.
-
-use std::collections::BTreeMap;
+//! Deliberately absent: writing the configuration file. Changes are kept in the store, see [`crate::settings`].
 
 use bytes::Bytes;
 use troupemq_codec::loose_json::to_fastjson;
@@ -17,10 +14,11 @@ use troupemq_codec::topic::DataVersion;
 use troupemq_codec::{Command, ResponseCode, Text};
 
 use crate::cast::BrokerCast;
-use crate::config::{BrokerConfig, RELOADABLE};
+use crate::config::BrokerConfig;
 use crate::net::{Answer, Call, Refusal};
-use crate::properties_text::{self, Merged};
+use crate::properties_text;
 use crate::registrar::RegisterAll;
+use crate::settings::ChangeSettings;
 
 /// Keys that nobody may change from afar. Java's configBlackList and itself.
 const BLACK_LIST: [&str; 2] = ["brokerConfigPath", "configBlackList"];
@@ -61,40 +59,10 @@ pub async fn update_broker_config(cast: &BrokerCast, call: &Call) -> Answer {
     if BLACK_LIST.iter().any(|key| pairs.contains_key(*key)) {
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, "Can not update config in black list."));
     }
-    let before = cast.config.load_full();
-    let config = changed(cast, &before, &pairs)?;
-    let permission_changes = config.broker_permission != before.broker_permission;
-    cast.config.store(std::sync::Arc::new(config));
-    let version = cast.settings_version.load().next(cast.now_ms());
-    cast.settings_version.store(std::sync::Arc::new(version));
-    if permission_changes {
+    let before = cast.config.load().broker_permission;
+    cast.settings.send(ChangeSettings(pairs)).await??;
+    if cast.config.load().broker_permission != before {
         cast.registrar.send(RegisterAll).await?;
     }
     Ok(Command::response(ResponseCode::SUCCESS))
-}
-
-/// The settings after a change.
-fn changed(
-    cast: &BrokerCast,
-    before: &BrokerConfig,
-    pairs: &BTreeMap<String, String>,
-) -> Result<BrokerConfig, Refusal> {
-    let illegal = |remark: String| Refusal::new(ResponseCode::SYSTEM_ERROR, remark);
-    let mut known = properties_text::parse(&properties_text::write(&cast.store_config));
-    known.extend(properties_text::parse(&properties_text::write(before)));
-    for (key, value) in pairs {
-        let now = known.get(key);
-        if now.is_some_and(|now| now != value) && !RELOADABLE.contains(&key.as_str()) {
-            return Err(illegal(format!(
-                "{key} cannot change while the broker runs: set it in the configuration file"
-            )));
-        }
-    }
-    let Merged { config, unknown } =
-        properties_text::merge(before, pairs).map_err(|error| illegal(error.to_string()))?;
-    config.check().map_err(|error| illegal(error.to_string()))?;
-    for key in unknown.iter().filter(|key| !known.contains_key(*key)) {
-        tracing::warn!(key, "a setting that this broker does not have was to be changed");
-    }
-    Ok(config)
 }

@@ -2,17 +2,17 @@
 //! GET_NAMESRV_CONFIG (319).
 //!
 //! Invariants:
-//! - a change holds until the name server stops, it is not written to a file;
+//! - a change is kept in a file if there is one, else it holds until the name server stops;
 //! - where the files lie cannot be changed from outside.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use troupemq_codec::{Command, ResponseCode};
 
 use crate::cast::NameServerCast;
 use crate::net::{Answer, Call, Refusal};
-use crate::properties_text::{self, Merged};
+use crate::properties_text;
+use crate::settings::{Behaviour, ChangeSettings};
 
 /// Keys that nobody may change from outside.
 const FIXED: [&str; 3] = ["configBlackList", "configStorePath", "kvConfigPath"];
@@ -27,6 +27,8 @@ pub struct NameServerConfig {
     pub broker_silence_ms: i64,
     /// File of the key-value configuration; empty: it is lost at the end. Default: empty.
     pub kv_config_path: String,
+    /// File of the settings that were changed at run time; empty: they are lost at the end. Default: empty.
+    pub config_store_path: String,
     /// Whether routes tell the queues of ordered topics. Default: false.
     pub order_message_enable: bool,
     /// Whether a registering broker is told the ordered topics. Default: true.
@@ -59,12 +61,23 @@ impl NameServerConfig {
     }
 }
 
+impl Behaviour for NameServerConfig {
+    fn may_change(key: &str) -> bool {
+        !FIXED.contains(&key)
+    }
+
+    fn check(&self) -> Result<(), crate::config::ConfigError> {
+        NameServerConfig::check(self)
+    }
+}
+
 impl Default for NameServerConfig {
     fn default() -> NameServerConfig {
         NameServerConfig {
             scan_not_active_broker_interval: 10_000,
             broker_silence_ms: 120_000,
             kv_config_path: String::new(),
+            config_store_path: String::new(),
             order_message_enable: false,
             return_order_topic_config_to_broker: true,
             delete_topic_with_broker_registration: false,
@@ -84,25 +97,15 @@ pub(super) fn tell(cast: &NameServerCast) -> Answer {
 }
 
 /// UPDATE_NAMESRV_CONFIG: keys that are unknown here are ignored, as in Java.
-pub(super) fn update(cast: &NameServerCast, call: &Call) -> Answer {
-    let refuse = |remark: String| Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+pub(super) async fn update(cast: &NameServerCast, call: &Call) -> Answer {
     let Ok(text) = std::str::from_utf8(&call.command.body) else {
-        return refuse("the configuration is no UTF-8 text".to_owned());
+        let remark = "the configuration is no UTF-8 text";
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     };
     let pairs = properties_text::parse(text);
     if FIXED.iter().any(|key| pairs.contains_key(*key)) {
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, "Can not update config in black list."));
     }
-    let Merged { config, unknown } = match properties_text::merge(&*cast.config(), &pairs) {
-        Ok(merged) => merged,
-        Err(error) => return refuse(error.to_string()),
-    };
-    if let Err(error) = config.check() {
-        return refuse(error.to_string());
-    }
-    if !unknown.is_empty() {
-        tracing::warn!(keys = ?unknown, "unknown keys of a configuration are ignored");
-    }
-    cast.config.store(Arc::new(config));
+    cast.settings.send(ChangeSettings(pairs)).await??;
     Ok(Command::response(ResponseCode::SUCCESS))
 }

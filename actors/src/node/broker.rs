@@ -41,14 +41,19 @@ use crate::node::naming::{self, Naming};
 use crate::node::people::{People, PeopleTables};
 use crate::node::{NodeError, Stage};
 use crate::poison::Poison;
+use crate::properties_text;
 use crate::registrar::{Leave, Registrar};
 use crate::retention::{Retention, Upkeep};
 use crate::router::Served;
 use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
+use crate::settings::{Configured, Settings};
 use crate::stats::rates::Sampler;
 use crate::transaction::TransactionChecker;
 use crate::watchdog::Watchdog;
+
+/// File of the settings that were changed at run time, beside the tables.
+const SETTINGS_FILE: &str = "brokerSettings.json";
 
 /// A broker that is ready to be listened for.
 pub(super) struct Built {
@@ -83,6 +88,9 @@ pub(super) fn build(
     let (filters, book) = read_filters(config, part)?;
     let bits = part.config.enable_calc_filter_bit_map.then(|| Box::new(book.clone()) as Box<dyn FilterBits>);
     let opened = troupemq_store::open_with(part.store.clone(), config.clock.0.clone(), bits)?;
+    let file = opened.config.dir.join("config").join(SETTINGS_FILE);
+    let (configured, settings) = Configured::open(part.config.clone(), Some(file))?;
+    let part = &BrokerPart { config: settings, ..part.clone() };
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;
     let tables = PeopleTables::read(&below.store.dir, (filters, book))?;
     let progress = tables.transactions();
@@ -95,7 +103,7 @@ pub(super) fn build(
     let addressed = Addressed::default();
     let (transactions, schedule) = (addressed.checker.address(), addressed.schedule.address());
     let advertised = advertised(part, address);
-    let ground = Ground { advertised, directory, people, transactions, schedule };
+    let ground = Ground { advertised, directory, people, transactions, schedule, configured };
     let cast = start(stage, config, part, ground, (below, watchdog))?;
     let delivery = Delivery::start(stage, &cast, (addressed, progress), watchdog)?;
     if let Some(running) = &mut stage.broker {
@@ -224,6 +232,7 @@ struct Ground {
     people: People,
     transactions: Addr<TransactionChecker>,
     schedule: Addr<Schedule>,
+    configured: Configured<BrokerConfig>,
 }
 
 /// Starts the actors of the broker on top of those of its store.
@@ -231,7 +240,7 @@ fn start(
     stage: &mut Stage,
     config: &NodeConfig,
     part: &BrokerPart,
-    Ground { advertised, directory, people, transactions, schedule }: Ground,
+    Ground { advertised, directory, people, transactions, schedule, configured }: Ground,
     (below, watchdog): (StoreCast, &mut Watchdog),
 ) -> Result<Arc<BrokerCast>, NodeError> {
     let (clock, broker) = (config.clock.clone(), &part.config);
@@ -243,6 +252,11 @@ fn start(
         running.registrar = Some(registrar.clone());
     }
     let settings_version = DataVersion { timestamp: clock.0.now_ms(), ..DataVersion::default() };
+    let settings_version = Arc::new(ArcSwap::from_pointee(settings_version));
+    stage.enter("Settings");
+    let others = properties_text::parse(&properties_text::write(&below.store));
+    let both = (shared.clone(), settings_version.clone());
+    let settings = Settings::new(configured, others, both, clock.clone()).start();
     stage.enter("Sampler");
     stage.enter("Queue");
     let levels = DelayLevels::parse(&below.store.delay_levels)?;
@@ -262,7 +276,8 @@ fn start(
         hot_from: below.log.wrote_to(),
         store_dir: below.store.dir.clone(),
         store_config: below.store,
-        settings_version: Arc::new(ArcSwap::from_pointee(settings_version)),
+        settings,
+        settings_version,
         sessions: stage.sessions[0].clone(),
         credits: stage.credits.clone(),
         poison: stage.poison.clone(),

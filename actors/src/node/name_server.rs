@@ -30,6 +30,7 @@ pub(super) fn build(
     let address = socket.local_addr().map_err(failed)?;
     stage.enter("Routes");
     stage.enter("KvConfig");
+    stage.enter("Settings");
     let cast = Arc::new(NameServerCast::start(part.config.clone(), config.clock.clone())?);
     let listener = Listener::new(socket, stage.sessions.clone(), Served::NameServer(cast.clone()));
     Ok(Built { address, cast, listener })
