@@ -2,12 +2,13 @@
 //!
 //! Invariants:
 //! - batches are appended in the order they arrive, each whole or not at all;
+//! - what waits in the mailbox when the actor's turn comes is appended together: many small batches cost one write;
 //! - what was appended is dispatched: a batch that can no longer be handed to the dispatcher poisons the node;
 //! - a poisoned node appends nothing.
 
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Context, Handler, Message, MessageResult};
+use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::ResponseCode;
 use troupemq_store::{AppendBatch, Appended, CommitLog as LogWriter, StoreError};
 
@@ -22,6 +23,8 @@ use crate::poison::{Poison, Vital};
 
 /// Messages a core actor takes in before it counts as full. A guard only: credits bound what is in flight.
 pub(crate) const MAILBOX: usize = 65_536;
+/// Bytes that are appended together; beyond it the log does not wait for the end of the mailbox.
+const TOGETHER_BYTES: usize = 256 << 10;
 
 // ---- messages
 
@@ -82,6 +85,11 @@ impl Outcome {
 #[rtype(result = "Option<LogWriter>")]
 pub struct ReleaseLog;
 
+/// Told by the log to itself: the mailbox is empty, append what came.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Together;
+
 impl Append {
     /// Ends the request without storing it.
     pub(crate) fn refuse(self, refusal: Refusal) {
@@ -106,6 +114,9 @@ pub struct CommitLog {
     dispatcher: Addr<Dispatcher>,
     nudge: Nudge,
     poison: Poison,
+    /// Batches that came since the last append, in their order.
+    waiting: Vec<Append>,
+    waiting_bytes: usize,
     _vital: Vital,
 }
 
@@ -119,7 +130,42 @@ impl CommitLog {
         poison: Poison,
     ) -> CommitLog {
         let vital = poison.guard("CommitLog");
-        CommitLog { log: Some(log), clock, dispatcher, nudge, poison, _vital: vital }
+        CommitLog {
+            log: Some(log),
+            clock,
+            dispatcher,
+            nudge,
+            poison,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            _vital: vital,
+        }
+    }
+
+    /// Appends what came since the last time.
+    fn append(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        if let Some(cause) = self.poison.cause() {
+            let refusal = not_serving(cause);
+            return waiting.into_iter().for_each(|append| append.refuse(refusal.clone()));
+        }
+        let Some(log) = &mut self.log else {
+            let refusal = not_serving("the broker stops");
+            return waiting.into_iter().for_each(|append| append.refuse(refusal.clone()));
+        };
+        let batches = waiting.iter_mut().map(|append| &mut append.batch);
+        let appended = log.append_all(batches, self.clock.0.now_ms());
+        for (append, appended) in waiting.drain(..).zip(appended) {
+            match appended {
+                Ok(appended) => {
+                    self.nudge.wrote(appended.to);
+                    self.hand_on(append, appended);
+                }
+                Err(error) => append.refuse(refusal_of(&error, &self.poison)),
+            }
+        }
+        self.waiting = waiting;
     }
 
     fn hand_on(&self, append: Append, appended: Appended) {
@@ -141,19 +187,23 @@ impl Actor for CommitLog {
 impl Handler<Append> for CommitLog {
     type Result = ();
 
-    fn handle(&mut self, mut append: Append, _: &mut Context<CommitLog>) {
-        if let Some(cause) = self.poison.cause() {
-            let refusal = not_serving(cause);
-            return append.refuse(refusal);
+    fn handle(&mut self, append: Append, context: &mut Context<CommitLog>) {
+        if self.waiting.is_empty() {
+            context.notify(Together);
         }
-        let Some(log) = &mut self.log else { return append.refuse(not_serving("the broker stops")) };
-        match log.append(&mut append.batch, self.clock.0.now_ms()) {
-            Ok(appended) => {
-                self.nudge.wrote(appended.to);
-                self.hand_on(append, appended);
-            }
-            Err(error) => append.refuse(refusal_of(&error, &self.poison)),
+        self.waiting_bytes += append.batch.bytes.len();
+        self.waiting.push(append);
+        if self.waiting_bytes >= TOGETHER_BYTES {
+            self.append();
         }
+    }
+}
+
+impl Handler<Together> for CommitLog {
+    type Result = ();
+
+    fn handle(&mut self, _: Together, _: &mut Context<CommitLog>) {
+        self.append();
     }
 }
 
@@ -161,6 +211,7 @@ impl Handler<ReleaseLog> for CommitLog {
     type Result = MessageResult<ReleaseLog>;
 
     fn handle(&mut self, _: ReleaseLog, _: &mut Context<CommitLog>) -> Self::Result {
+        self.append();
         MessageResult(self.log.take())
     }
 }

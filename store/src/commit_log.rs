@@ -34,6 +34,8 @@ use crate::retention::SpaceGuard;
 use crate::segment::SegmentWriter;
 use crate::segments::Segments;
 
+/// Bytes of several batches that go into one write.
+const STAGED_MAX_BYTES: usize = 256 << 10;
 /// Part of a segment, as a divisor, that may be left when the next one is ordered.
 const ORDER_AT: u64 = 2;
 /// With synchronous flush the file is filled with zeros up to whole steps of this many bytes: a flush of blocks
@@ -55,6 +57,10 @@ pub struct CommitLog {
     last_store_ms: i64,
     /// With synchronous flush: the blocks before this offset were written before.
     zeroed_to: u64,
+    /// Whether more batches follow that one write may store.
+    is_gathering: bool,
+    /// Bytes that follow the writer's position and are not written yet.
+    staged: Vec<u8>,
 }
 
 /// What the log is made of; put together by `open`.
@@ -99,7 +105,28 @@ impl CommitLog {
             segment_bytes,
             last_store_ms: parts.last_store_ms,
             zeroed_to,
+            is_gathering: false,
+            staged: Vec::new(),
         }
+    }
+
+    /// Stores the records of several batches, by one write where they are small. One answer for each.
+    pub fn append_all<'a>(
+        &mut self,
+        batches: impl ExactSizeIterator<Item = &'a mut AppendBatch>,
+        now_ms: i64,
+    ) -> Vec<Result<Appended, StoreError>> {
+        self.is_gathering = batches.len() > 1;
+        let mut appended: Vec<_> = batches.map(|batch| self.append(batch, now_ms)).collect();
+        self.is_gathering = false;
+        let _told_below = self.settle();
+        // A write that failed may be that of any of them.
+        for one in &mut appended {
+            if let Err(poisoned) = self.poison.check() {
+                *one = Err(poisoned);
+            }
+        }
+        appended
     }
 
     /// Stores the records of `batch` and notes in it where they are. An error means that none is stored.
@@ -146,14 +173,14 @@ impl CommitLog {
     }
 
     fn appended(&self, batch: &AppendBatch, records: usize, refused: Option<StoreError>) -> Appended {
-        let end = self.writer.position();
+        let end = self.position();
         let from = if records == 0 { None } else { batch.records.first() };
         Appended { from: from.map_or(end, |record| record.log_offset), to: end, records, refused }
     }
 
     /// Index behind the last record from `next` on that fits into the segment.
     fn fitting(&self, batch: &AppendBatch, next: usize) -> usize {
-        let room = self.writer.remaining();
+        let room = self.remaining();
         let base = batch.records[next].start as usize;
         let fits = |end: usize| end - base + BLANK_HEAD_BYTES <= room;
         if fits(batch.bytes.len()) {
@@ -164,7 +191,7 @@ impl CommitLog {
 
     /// Gives the records their offsets and stores them.
     fn place(&mut self, batch: &mut AppendBatch, range: Range<usize>) -> Result<(), StoreError> {
-        let at = self.writer.position();
+        let at = self.position();
         let records = &mut batch.records[range];
         let from = records.first().map_or(0, |record| record.start as usize);
         let to = records.last().map_or(from, |record| record.end());
@@ -175,8 +202,41 @@ impl CommitLog {
             let log_offset = i64::try_from(record.log_offset).expect("a log ends far below 2^63");
             fill_holes(&mut batch.bytes[start..end], record.queue_offset, log_offset, self.last_store_ms);
         }
-        self.write(&batch.bytes[from..to])?;
-        self.publish(at + (to - from) as u64);
+        self.put(&batch.bytes[from..to])
+    }
+
+    /// Offset behind the last byte, staged ones included.
+    fn position(&self) -> u64 {
+        self.writer.position() + self.staged.len() as u64
+    }
+
+    /// Bytes that still fit into the segment.
+    fn remaining(&self) -> usize {
+        self.writer.remaining() - self.staged.len()
+    }
+
+    /// Stores `bytes`, or stages them if more follow.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        if self.is_gathering && self.staged.len() + bytes.len() <= STAGED_MAX_BYTES {
+            self.staged.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.settle()?;
+        self.write(bytes)?;
+        self.publish(self.writer.position() + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Writes what is staged.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let staged = std::mem::take(&mut self.staged);
+        self.write(&staged)?;
+        self.publish(self.writer.position() + staged.len() as u64);
+        self.staged = staged;
+        self.staged.clear();
         Ok(())
     }
 
@@ -222,6 +282,7 @@ impl CommitLog {
             return Err(StoreError::TooLong { what: "record", len, max: self.record_max_bytes() });
         }
         let end = self.writer.segment().end();
+        self.settle()?;
         // First the new segment, then the blank: without room for more, the log stays as it is.
         let writer = self.preparer.take(end)?;
         let remaining = self.writer.remaining();
@@ -246,4 +307,74 @@ fn take_offset(record: &PendingRecord) -> i64 {
     let offset = record.queue.next_offset();
     record.queue.assign_next_offset(offset + i64::from(record.advance));
     offset
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreConfig;
+    use crate::testing::Sample;
+    use crate::{ManualClock, Opened, open};
+
+    fn opened(dir: &tempfile::TempDir, flush: FlushMode) -> Opened {
+        let config = StoreConfig {
+            log_segment_bytes: 65_536,
+            disk_free_floor_bytes: 0,
+            disk_full_percent: 100,
+            flush,
+            ..StoreConfig::in_dir(dir.path())
+        };
+        open(config, Arc::new(ManualClock::at(0))).unwrap()
+    }
+
+    #[test]
+    fn batches_that_are_appended_together_stand_side_by_side_in_every_segment() {
+        for flush in [FlushMode::Async, FlushMode::Sync] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut opened = opened(&dir, flush);
+            let queue = opened.queues.open_or_create(Sample::TOPIC, 0).unwrap();
+            for round in 0..30_u8 {
+                let mut batches: Vec<AppendBatch> = (0..7).map(|_| AppendBatch::default()).collect();
+                for (number, batch) in batches.iter_mut().enumerate() {
+                    Sample { queue_id: 0, fill: round, body_bytes: 300 * number }.push(batch, &queue);
+                }
+                let before = opened.log.wrote_to();
+                let appended = opened.log.append_all(batches.iter_mut(), 1);
+                let mut at = before;
+                for (batch, appended) in batches.iter().zip(appended) {
+                    let appended = appended.unwrap();
+                    assert!(appended.from == at || appended.from.is_multiple_of(65_536));
+                    at = appended.to;
+                    let offset = batch.records[0].log_offset;
+                    assert_eq!(offset, appended.from);
+                    let body = opened.reader.record_at(offset, |record| record.body().to_vec()).unwrap();
+                    assert!(body.iter().all(|byte| *byte == round));
+                }
+                assert_eq!(opened.log.wrote_to(), at);
+            }
+            let mut records = 0;
+            let end = opened.log.wrote_to();
+            let walked = opened.reader.walk::<()>(0, end, |_| {
+                records += 1;
+                Ok(())
+            });
+            assert_eq!((walked, records), (Ok(end), 210));
+        }
+    }
+
+    #[test]
+    fn behind_the_end_all_is_zero_whatever_the_flush() {
+        for flush in [FlushMode::Async, FlushMode::Sync] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut opened = opened(&dir, flush);
+            let queue = opened.queues.open_or_create(Sample::TOPIC, 0).unwrap();
+            let mut batch = AppendBatch::default();
+            Sample { queue_id: 0, fill: 1, body_bytes: 500 }.push(&mut batch, &queue);
+            opened.log.append(&mut batch, 1).unwrap();
+            let end = usize::try_from(opened.log.wrote_to()).unwrap();
+            let file = std::fs::read(opened.log.writer.segment().path()).unwrap();
+            assert_eq!(file.len(), 65_536);
+            assert!(file[end..].iter().all(|byte| *byte == 0));
+        }
+    }
 }
