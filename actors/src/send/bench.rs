@@ -64,6 +64,10 @@ pub struct Bench {
     places: Places,
     /// Properties of the send at hand, when they had escapes or must be changed.
     scratch: BytesMut,
+    /// The property made for the send at hand, if it came without a unique id.
+    made: BytesMut,
+    /// The time of the batch, epoch ms: one look at the clock for all its sends.
+    now_ms: Option<i64>,
 }
 
 /// One send of the batch.
@@ -234,6 +238,7 @@ impl Bench {
         self.queues.clear();
         self.slots.clear();
         self.waits_for_disk = false;
+        self.now_ms = None;
     }
 
     fn add(
@@ -339,6 +344,19 @@ impl Bench {
     }
 
     fn encode_one(&mut self, target: &Target<'_>, piece: &Piece<'_>) -> Result<Range<usize>, Refusal> {
+        let mut made = std::mem::take(&mut self.made);
+        made.clear();
+        let encoded = self.encode_with(target, piece, &mut made);
+        self.made = made;
+        encoded
+    }
+
+    fn encode_with(
+        &mut self,
+        target: &Target<'_>,
+        piece: &Piece<'_>,
+        made: &mut BytesMut,
+    ) -> Result<Range<usize>, Refusal> {
         let Target { cast, config, wire, send, topic, queue, is_dead } = *target;
         let marks = Marks::of(PropertiesView(piece.properties));
         if marks.needs_cleaning() {
@@ -351,15 +369,15 @@ impl Bench {
         }
         marks.check(cast, send.sys_flag)?;
         check_keys(&topic.config, PropertiesView(piece.properties))?;
-        let mut made = BytesMut::new();
-        let made_id = marks.uniq_key.is_none().then(|| cast.ids.next(cast.now_ms()));
+        let now_ms = *self.now_ms.get_or_insert_with(|| cast.now_ms());
+        let made_id = marks.uniq_key.is_none().then(|| cast.ids.next(now_ms));
         if let Some(id) = &made_id {
-            put_property(&mut made, UNIQ_KEY, id.as_str());
+            put_property(made, UNIQ_KEY, id.as_str());
         }
         let id = marks.uniq_key.or(made_id.as_ref().map(|id| id.as_str())).unwrap_or_default();
         let again = send.reconsume_times.unwrap_or(0);
         let wish = if is_dead { Wish::default() } else { marks.wish(id, again > 0) };
-        let detour = cast.detours.find(&wish, &topic.name, queue.queue_id, cast.now_ms())?;
+        let detour = cast.detours.find(&wish, &topic.name, queue.queue_id, now_ms)?;
         let waits_as_half = detour.as_ref().is_some_and(|detour| detour.is_half);
         let record = NewRecord {
             topic: detour.as_ref().map_or(&topic.name, |detour| detour.topic),
@@ -379,7 +397,7 @@ impl Bench {
                 piece.properties,
                 &cast.own_properties,
                 detour.as_ref().map_or(&[], |detour| &detour.properties[..]),
-                &made,
+                &made[..],
             ],
         };
         let properties_len = record.properties_len();

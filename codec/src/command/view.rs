@@ -114,6 +114,19 @@ impl<'a> CommandView<'a> {
         self.parsed.fields.iter().map(|field| (self.value_at(field.key), self.value_at(field.value)))
     }
 
+    /// The values whose keys `place` gives a place, each in its place; of equal keys the last counts. Looks at
+    /// the values that are wanted only.
+    pub fn pick<const N: usize>(&self, place: impl Fn(&[u8]) -> Option<usize>) -> [Option<Value<'a>>; N] {
+        let mut found = [None; N];
+        for field in self.parsed.fields.iter() {
+            let key = self.header.get(field.key.range()).unwrap_or_default();
+            if let Some(slot) = place(key).and_then(|place| found.get_mut(place)) {
+                *slot = Some(self.value_at(field.value));
+            }
+        }
+        found
+    }
+
     /// Number of fields.
     pub fn fields_len(&self) -> usize {
         self.parsed.fields.len()

@@ -202,13 +202,7 @@ impl<'a> SendView<'a> {
     /// [`CodecError::Missing`] for a required key, [`CodecError::Invalid`] for a bad number.
     pub fn read(view: &CommandView<'a>) -> Result<SendView<'a>, CodecError> {
         let is_long = matches!(view.code, SendMessage::CODE | SendReplyMessage::CODE);
-        let mut found = [None; FIELDS];
-        for (key, value) in view.fields() {
-            let place = if is_long { place_of_long(key) } else { place_of_short(key) };
-            if let Some(slot) = place.and_then(|place| found.get_mut(place)) {
-                *slot = Some(value);
-            }
-        }
+        let found: [_; FIELDS] = if is_long { view.pick(place_of_long) } else { view.pick(place_of_short) };
         let [
             group,
             topic,
@@ -255,17 +249,15 @@ fn optional(value: Option<Value<'_>>) -> Option<Value<'_>> {
     value.filter(|value| !value.is_empty())
 }
 
-fn place_of_short(key: Value<'_>) -> Option<usize> {
-    match key.as_bytes() {
+fn place_of_short(key: &[u8]) -> Option<usize> {
+    match key {
         [letter] => letter.checked_sub(b'a').map(usize::from),
         _ => None,
     }
 }
 
-fn place_of_long(key: Value<'_>) -> Option<usize> {
-    <SendMessageHeader as crate::header::Header>::KEYS
-        .iter()
-        .position(|known| known.as_bytes() == key.as_bytes())
+fn place_of_long(key: &[u8]) -> Option<usize> {
+    <SendMessageHeader as crate::header::Header>::KEYS.iter().position(|known| known.as_bytes() == key)
 }
 
 /// The answer to a send, written without a map or a copy.
