@@ -44,4 +44,4 @@ pub use dispatch::DispatchWriter;
 pub use error::StoreError;
 pub use index::{IndexReader, KeyQuery};
 pub use open::{Closing, Marks, Opened, RecoveryReport, close, open, open_with};
-pub use reader::LogReader;
+pub use reader::{LogReader, SegmentLease};

@@ -79,6 +79,22 @@ pub struct LogReader {
     segment_bytes: u64,
 }
 
+/// The bytes of one segment that were final when it was taken; keeps the segment mapped.
+#[derive(Debug, Clone)]
+pub struct SegmentLease {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl SegmentLease {
+    /// `len` bytes from `log_offset`, if they all are in it: no copy and no look-up.
+    pub fn slice(&self, log_offset: u64, len: usize) -> Option<Bytes> {
+        let at = usize::try_from(log_offset.checked_sub(self.start)?).ok()?;
+        let end = at.checked_add(len).filter(|end| *end <= self.bytes.len())?;
+        Some(self.bytes.slice(at..end))
+    }
+}
+
 impl LogReader {
     pub(crate) fn new(segments: Arc<Segments>, positions: Arc<Positions>, segment_bytes: u64) -> LogReader {
         LogReader { segments, positions, segment_bytes }
@@ -117,6 +133,15 @@ impl LogReader {
     /// `len` bytes from `log_offset`, zero copy; nothing where they are not all in one kept segment.
     pub fn slice(&self, log_offset: u64, len: usize) -> Option<Bytes> {
         self.segments.bytes(log_offset, len)
+    }
+
+    /// The final bytes of the segment that holds `log_offset`, for who wants several slices of it.
+    pub fn lease(&self, log_offset: u64) -> Option<SegmentLease> {
+        let take = |segment: &Arc<crate::segment::Segment>| {
+            let bytes = segment.bytes(segment.start(), segment.mapping().published())?;
+            Some(SegmentLease { start: segment.start(), bytes })
+        };
+        self.segments.with(log_offset, take).flatten()
     }
 
     /// The written bytes from `log_offset` to the end of its segment, at most `max`; empty at the end of the
@@ -159,6 +184,10 @@ mod tests {
         assert_eq!(&reader.rest(4097, 300).unwrap()[..], b"ello");
         assert_eq!(reader.look(4098, 1, |bytes| bytes[0]), Some(b'l'));
         assert!(reader.slice(4096, 6).is_none());
+        let lease = reader.lease(4098).unwrap();
+        assert_eq!(&lease.slice(4097, 4).unwrap()[..], b"ello");
+        assert!(lease.slice(4097, 5).is_none() && lease.slice(4095, 1).is_none());
+        assert!(reader.lease(8192).is_none());
         assert!(reader.rest(4200, 10).is_none());
         assert!(reader.rest(0, 10).is_none());
         assert!(reader.is_resident(4096, 5));

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use troupemq_codec::ResponseCode;
 use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::message::RecordView;
-use troupemq_store::{ConsumeQueue, LogReader, Unit};
+use troupemq_store::{ConsumeQueue, LogReader, SegmentLease, Unit};
 
 use crate::config::BrokerConfig;
 use crate::pull::check::Selects;
@@ -218,13 +218,15 @@ struct Gathering<'a> {
     open: Option<(u64, u64)>,
     /// Bytes of properties and expressions gone through.
     looked_bytes: usize,
+    /// The segment of the last slice: the next one is most likely of the same.
+    lease: Option<SegmentLease>,
     reading: Reading,
 }
 
 impl<'a> Gathering<'a> {
     fn new(source: &'a Source<'a>, reading: Reading) -> Gathering<'a> {
         let (log_end, log_min) = (source.log.wrote_to(), source.log.min_offset());
-        Gathering { source, log_end, log_min, open: None, looked_bytes: 0, reading }
+        Gathering { source, log_end, log_min, open: None, looked_bytes: 0, lease: None, reading }
     }
 
     /// Looks at one unit; false when the read is over.
@@ -313,11 +315,19 @@ impl<'a> Gathering<'a> {
         if !bounds.is_warm && from < bounds.hot_from && !log.is_resident(from, len) {
             self.reading.cold.push((from, len));
         }
-        match log.slice(from, len) {
+        match self.slice(from, len) {
             Some(slice) => self.reading.slices.push(slice),
             // Deleted between the look at the start of the log and now.
             None => self.reading.bytes -= len,
         }
+    }
+
+    fn slice(&mut self, from: u64, len: usize) -> Option<Bytes> {
+        if let Some(slice) = self.lease.as_ref().and_then(|lease| lease.slice(from, len)) {
+            return Some(slice);
+        }
+        self.lease = self.source.log.lease(from);
+        self.lease.as_ref()?.slice(from, len)
     }
 
     fn finish(mut self) -> Reading {
