@@ -74,6 +74,9 @@ pub(super) struct Load {
     /// Print the result as a JSON object
     #[arg(long)]
     json: bool,
+    /// Threads of the load
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -91,20 +94,22 @@ impl Bench {
         let client = load.cluster.connect().await?;
         let targets = load.targets(&client).await?;
         let plan = Arc::new(load.plan(shot));
-        let mut drivers = JoinSet::new();
-        for number in 0..load.connections.max(1) {
-            let target = targets[number % targets.len()].clone();
-            drivers.spawn(Driver::connect(plan.clone(), target, number).await?.run());
+        let mut threads = JoinSet::new();
+        for first in 0..load.threads.clamp(1, load.connections.max(1)) {
+            let numbers = (first..load.connections.max(1)).step_by(load.threads.max(1));
+            let drivers = numbers.map(|number| (number, targets[number % targets.len()].clone()));
+            let (drivers, plan) = (drivers.collect(), plan.clone());
+            threads.spawn_blocking(move || drive(drivers, &plan));
         }
         let mut outcome = Outcome::default();
         let bar = load.bar();
         let mut ticks = interval(Duration::from_millis(200));
         loop {
             tokio::select! {
-                done = drivers.join_next() => match done {
+                done = threads.join_next() => match done {
                     None => break,
                     Some(done) => {
-                        let done = done.map_err(|cause| Failure::Other(format!("a connection broke off: {cause}")))?;
+                        let done = done.map_err(|cause| Failure::Other(format!("a thread of the load broke off: {cause}")))?;
                         outcome.add(done?);
                     }
                 },
@@ -121,6 +126,24 @@ impl Bench {
         }
         output.flush()
     }
+}
+
+/// Drives some connections on the present thread: one that is woken by its own sockets alone costs least.
+fn drive(connections: Vec<(usize, drive::Target)>, plan: &Arc<Plan>) -> Result<Outcome, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let io = |cause| Failure::Io { what: "cannot start the runtime", cause };
+    runtime.map_err(io)?.block_on(async {
+        let mut drivers = JoinSet::new();
+        for (number, target) in connections {
+            drivers.spawn(Driver::connect(plan.clone(), target, number).await?.run());
+        }
+        let mut outcome = Outcome::default();
+        while let Some(done) = drivers.join_next().await {
+            let done = done.map_err(|cause| Failure::Other(format!("a connection broke off: {cause}")))?;
+            outcome.add(done?);
+        }
+        Ok(outcome)
+    })
 }
 
 impl Load {

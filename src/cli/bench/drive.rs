@@ -2,20 +2,22 @@
 //!
 //! Invariants:
 //! - never more than `depth` requests are in flight;
-//! - a request's latency begins when it is due, not when there was room for it.
+//! - a request's latency begins when it is due, not when there was room for it;
+//! - the load costs little, for it shares the machine with what it measures: sends are encoded once and get their
+//!   opaque written in, and no timer is set while answers keep coming.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use troupemq::{Client, Queue};
+use troupemq_actors::net::inbound::first_frame;
 use troupemq_codec::command::CommandView;
-use troupemq_codec::frame::take_frame;
 use troupemq_codec::message::{Scan, scan};
 use troupemq_codec::request::{
     PULL_HAS_SUBSCRIPTION, PullMessage, PullMessageHeader, SendMessageV2, SendMessageV2Header,
@@ -29,6 +31,8 @@ use super::latency::Latencies;
 const WRITE_BYTES: usize = 128 << 10;
 /// How long the last answers are waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// The first opaque: all that follow have as many digits.
+const OPAQUE_FIRST: i32 = 1_000_000_000;
 
 /// What is asked of the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,9 +88,18 @@ pub(super) struct Driver {
     next_due: Instant,
     turn: usize,
     offsets: Vec<i64>,
+    /// An encoded send for each queue.
+    sends: Vec<Stencil>,
     inbound: BytesMut,
     outbound: BytesMut,
     outcome: Outcome,
+}
+
+/// An encoded request whose opaque is to be written in.
+struct Stencil {
+    frame: BytesMut,
+    opaque_at: usize,
+    form: HeaderForm,
 }
 
 /// Groups the queues by their brokers' addresses.
@@ -107,6 +120,68 @@ pub(super) async fn targets(client: &Client, queues: Vec<Queue>) -> Result<Vec<T
     Ok(targets)
 }
 
+impl Plan {
+    fn send(&self, queue_id: i32) -> Command {
+        Command::request::<SendMessageV2>(&SendMessageV2Header {
+            producer_group: Text::from_static("troupemq-bench"),
+            topic: self.topic.clone(),
+            default_topic: Text::from_static("TBW102"),
+            default_topic_queues: 4,
+            queue_id,
+            born_timestamp_ms: 0,
+            properties: Some(Text::default()),
+            is_batch: Some(false),
+            ..Default::default()
+        })
+        .with_body(self.body.clone())
+    }
+
+    fn pull(&self, queue_id: i32, queue_offset: i64) -> Command {
+        Command::request::<PullMessage>(&PullMessageHeader {
+            group: Text::from_static("troupemq-bench"),
+            topic: self.topic.clone(),
+            queue_id,
+            queue_offset,
+            messages_max: self.messages_max,
+            sys_flag: PULL_HAS_SUBSCRIPTION,
+            subscription: Some(Text::from_static("*")),
+            ..Default::default()
+        })
+    }
+}
+
+impl Stencil {
+    /// Encodes a request; its opaque stands where two encodings differ first.
+    fn of(mut command: Command, form: HeaderForm) -> Stencil {
+        command.form = form;
+        let [frame, other] = [OPAQUE_FIRST, i32::MAX].map(|opaque| {
+            let mut frame = BytesMut::new();
+            command.opaque = opaque;
+            command.encode(&mut frame);
+            frame
+        });
+        let opaque_at = frame.iter().zip(&other).position(|(one, other)| one != other);
+        Stencil { frame, opaque_at: opaque_at.expect("two opaques differ in their first byte"), form }
+    }
+
+    /// Appends the request with this opaque.
+    fn put(&self, opaque: i32, out: &mut BytesMut) {
+        let at = out.len() + self.opaque_at;
+        out.extend_from_slice(&self.frame);
+        let place = out.get_mut(at..).unwrap_or_default();
+        match self.form {
+            HeaderForm::Binary => place[..4].copy_from_slice(&opaque.to_be_bytes()),
+            HeaderForm::Json => {
+                let mut rest = opaque;
+                for digit in place[..10].iter_mut().rev() {
+                    *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
+                    rest /= 10;
+                }
+            }
+        }
+    }
+}
+
 impl Outcome {
     pub(super) fn add(&mut self, other: Outcome) {
         self.latencies.add(&other.latencies);
@@ -122,10 +197,16 @@ impl Driver {
         let io = |cause| Failure::Io { what: "cannot connect to the broker", cause };
         let stream = TcpStream::connect(&target.address).await.map_err(io)?;
         stream.set_nodelay(true).map_err(io)?;
+        let stencil = |queue_id: &i32| Stencil::of(plan.send(*queue_id), plan.form);
+        let sends = match plan.shot {
+            Shot::Send => target.queues.iter().map(stencil).collect(),
+            Shot::Pull => Vec::new(),
+        };
         Ok(Driver {
+            sends,
             in_flight: VecDeque::with_capacity(plan.depth),
             open: 0,
-            first_opaque: 1,
+            first_opaque: OPAQUE_FIRST,
             next_due: plan.begin,
             turn: number,
             offsets: vec![0; target.queues.len()],
@@ -139,45 +220,64 @@ impl Driver {
     }
 
     pub(super) async fn run(mut self) -> Result<Outcome, Failure> {
-        let io = |cause| Failure::Io { what: "the connection to the broker broke off", cause };
+        let until = self.plan.end + LAST_ANSWERS;
+        match timeout_at(until, self.drive()).await {
+            Ok(driven) => driven.map(|()| self.outcome),
+            Err(_elapsed) => Err(Failure::Other(format!("{} requests were never answered", self.open))),
+        }
+    }
+
+    async fn drive(&mut self) -> Result<(), Failure> {
         loop {
             let now = Instant::now();
             let is_over = now >= self.plan.end;
             if is_over && self.open == 0 {
-                return Ok(self.outcome);
+                return Ok(());
             }
             if !is_over {
                 self.load(now);
             }
-            let wake = if is_over { now + LAST_ANSWERS } else { self.next_wake() };
-            let (mut reader, mut writer) = self.stream.split();
-            let read = tokio::select! {
+            if self.go_on(is_over).await? {
+                self.take_answers()?;
+            }
+        }
+    }
+
+    /// Writes what waits, and reads; true when something was read.
+    async fn go_on(&mut self, is_over: bool) -> Result<bool, Failure> {
+        let io = |cause| Failure::Io { what: "the connection to the broker broke off", cause };
+        if !self.outbound.is_empty() {
+            match self.stream.try_write(&self.outbound) {
+                Ok(written) => self.outbound.advance(written),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(io(error)),
+            }
+        }
+        let wake = self.next_wake().filter(|_| !is_over);
+        let (mut reader, mut writer) = self.stream.split();
+        let read = if wake.is_none() && self.outbound.is_empty() {
+            reader.read_buf(&mut self.inbound).await.map_err(io)?
+        } else {
+            tokio::select! {
                 biased;
                 read = reader.read_buf(&mut self.inbound), if self.open > 0 => read.map_err(io)?,
                 written = writer.write_buf(&mut self.outbound), if !self.outbound.is_empty() => {
                     written.map_err(io)?;
-                    continue;
+                    return Ok(false);
                 }
-                () = sleep_until(wake) => {
-                    if is_over {
-                        return Err(Failure::Other(format!("{} requests were never answered", self.open)));
-                    }
-                    continue;
-                }
-            };
-            if read == 0 {
-                return Err(Failure::Other("the broker closed the connection".to_owned()));
+                () = sleep_until(wake.unwrap_or(self.plan.end)), if wake.is_some() => return Ok(false),
             }
-            self.take_answers()?;
+        };
+        if read == 0 {
+            return Err(Failure::Other("the broker closed the connection".to_owned()));
         }
+        Ok(true)
     }
 
     /// When something is to be done although nothing arrives.
-    fn next_wake(&self) -> Instant {
-        match self.plan.pace {
-            Some(_) if self.open < self.plan.depth => self.next_due.min(self.plan.end),
-            _ => self.plan.end,
-        }
+    fn next_wake(&self) -> Option<Instant> {
+        let is_due = self.plan.pace.is_some() && self.open < self.plan.depth;
+        is_due.then(|| self.next_due.min(self.plan.end))
     }
 
     /// Encodes the requests that are due.
@@ -196,48 +296,28 @@ impl Driver {
             let at = self.turn % self.target.queues.len();
             let opaque =
                 self.first_opaque + i32::try_from(self.in_flight.len()).expect("the depth is an i32");
-            let mut command = self.command(at);
-            command.opaque = opaque;
-            command.form = self.plan.form;
-            command.encode(&mut self.outbound);
+            match self.sends.get(at) {
+                Some(send) => send.put(opaque, &mut self.outbound),
+                None => {
+                    let mut pull = self.plan.pull(self.target.queues[at], self.offsets[at]);
+                    pull.opaque = opaque;
+                    pull.form = self.plan.form;
+                    pull.encode(&mut self.outbound);
+                }
+            }
             self.in_flight.push_back(Some((due, at)));
             self.open += 1;
-        }
-    }
-
-    fn command(&self, at: usize) -> Command {
-        let (plan, queue_id) = (&self.plan, self.target.queues[at]);
-        match plan.shot {
-            Shot::Send => Command::request::<SendMessageV2>(&SendMessageV2Header {
-                producer_group: Text::from_static("troupemq-bench"),
-                topic: plan.topic.clone(),
-                default_topic: Text::from_static("TBW102"),
-                default_topic_queues: 4,
-                queue_id,
-                born_timestamp_ms: 0,
-                properties: Some(Text::default()),
-                is_batch: Some(false),
-                ..Default::default()
-            })
-            .with_body(plan.body.clone()),
-            Shot::Pull => Command::request::<PullMessage>(&PullMessageHeader {
-                group: Text::from_static("troupemq-bench"),
-                topic: plan.topic.clone(),
-                queue_id,
-                queue_offset: self.offsets[at],
-                messages_max: plan.messages_max,
-                sys_flag: PULL_HAS_SUBSCRIPTION,
-                subscription: Some(Text::from_static("*")),
-                ..Default::default()
-            }),
         }
     }
 
     fn take_answers(&mut self) -> Result<(), Failure> {
         let unreadable = |cause| Failure::Other(format!("the broker's answer cannot be read: {cause}"));
         let now = Instant::now();
-        while let Some(frame) = take_frame(&mut self.inbound).map_err(unreadable)? {
-            let view = CommandView::parse(&frame).map_err(unreadable)?;
+        let mut inbound = std::mem::take(&mut self.inbound);
+        let mut taken = 0;
+        while let Some(frame) = first_frame(inbound.get(taken..).unwrap_or_default()).map_err(unreadable)? {
+            taken += frame.len() + 4;
+            let view = CommandView::parse(frame).map_err(unreadable)?;
             if !view.is_response() {
                 continue;
             }
@@ -247,15 +327,17 @@ impl Driver {
             self.open -= 1;
             while let Some(None) = self.in_flight.front() {
                 self.in_flight.pop_front();
-                self.first_opaque = self.first_opaque.wrapping_add(1);
+                self.first_opaque += 1;
             }
             self.plan.answered.fetch_add(1, Ordering::Relaxed);
-            self.count(&view, &frame, at, due..now);
+            self.count(&view, frame, at, due..now);
         }
+        inbound.advance(taken);
+        self.inbound = inbound;
         Ok(())
     }
 
-    fn count(&mut self, view: &CommandView<'_>, frame: &Bytes, at: usize, time: std::ops::Range<Instant>) {
+    fn count(&mut self, view: &CommandView<'_>, frame: &[u8], at: usize, time: std::ops::Range<Instant>) {
         let (messages, bytes) = match self.plan.shot {
             Shot::Send => (1, self.plan.body.len()),
             Shot::Pull => self.take_pulled(view, frame.get(view.body.clone()).unwrap_or_default(), at),
@@ -295,5 +377,26 @@ impl Driver {
             rest = rest.get(record.total_size()..).unwrap_or_default();
         }
         (messages, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stencil_gives_the_request_with_each_opaque() {
+        for form in [HeaderForm::Json, HeaderForm::Binary] {
+            let command = Command::request::<SendMessageV2>(&SendMessageV2Header::default());
+            let stencil = Stencil::of(command.with_body(Bytes::from_static(b"body")), form);
+            let mut frames = BytesMut::new();
+            for opaque in [OPAQUE_FIRST, 1_234_567_890, i32::MAX] {
+                frames.clear();
+                stencil.put(opaque, &mut frames);
+                let frame = first_frame(&frames).expect("a frame").expect("all of it");
+                let view = CommandView::parse(frame).expect("a command");
+                assert_eq!((view.opaque, &frame[view.body.clone()]), (opaque, &b"body"[..]));
+            }
+        }
     }
 }
