@@ -39,7 +39,8 @@ fn make_group(client: &mut Client, group: &str) {
 fn a_slave_gets_the_tables_that_java_gives_it() {
     let dir = tempfile::tempdir().unwrap();
     let (file, _) = TableFile::<RequestModeTable>::open(dir.path()).unwrap();
-    let java = r#"{"messageRequestModeMap":{"GoldHa":{"cg_ha":{"consumerGroup":"cg_ha","mode":"POP","popShareQueueNum":0,"topic":"GoldHa"}}}}"#;
+    let mode = r#"{"consumerGroup":"cg_ha","mode":"POP","popShareQueueNum":0,"topic":"GoldHa"}"#;
+    let java = format!("{{\"messageRequestModeMap\":{{\"GoldHa\":{{\"cg_ha\":{mode}}}}}}}");
     file.save(&from_loose(java.as_bytes()).unwrap()).unwrap();
     let node = start_broker(dir.path());
     let mut client = Client::of(&node);
@@ -105,7 +106,8 @@ fn limits_for_cold_reads_are_set_together_and_told() {
     assert_eq!(client.call(gone).code, 0);
     let info = ask::<GetColdDataFlowCtrInfo>(&mut client);
     let told: Value = serde_json::from_slice(&info.body).unwrap();
-    let java = r#"{"cgColdReadThreshold":3145728,"configTable":{"a":1048576},"globalAcc":0,"globalColdReadThreshold":104857600,"runtimeTable":{}}"#;
+    let java = r#"{"cgColdReadThreshold":3145728,"configTable":{"a":1048576},"globalAcc":0,
+        "globalColdReadThreshold":104857600,"runtimeTable":{}}"#;
     assert_eq!(told, serde_json::from_str::<Value>(java).unwrap());
     for (mode, code) in [("0", 0), ("1", 0), ("2", 29), ("", 29)] {
         let mode = SetCommitlogReadModeHeader { read_ahead_mode: Text::from(mode) };
