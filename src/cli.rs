@@ -7,7 +7,9 @@
 mod bench;
 mod cluster;
 mod completions;
+mod config;
 mod consume;
+mod doctor;
 mod group;
 mod logs;
 mod message;
@@ -67,6 +69,9 @@ enum Task {
     Message(message::Message),
     #[command(subcommand)]
     Cluster(cluster::Cluster),
+    #[command(subcommand)]
+    Config(config::Config),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
 }
 
@@ -136,6 +141,8 @@ pub(crate) fn run() -> ExitCode {
         Some(Task::Offset(task)) => on_tokio(task.run()),
         Some(Task::Message(task)) => on_tokio(task.run()),
         Some(Task::Cluster(task)) => on_tokio(task.run()),
+        Some(Task::Config(task)) => task.run(),
+        Some(Task::Doctor(task)) => task.run(),
         Some(Task::Completions(task)) => task.run(),
         None => on_tokio(line.serve.run()),
     };

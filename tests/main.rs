@@ -8,8 +8,12 @@ mod admin;
 mod bad_input;
 #[path = "end_to_end/client.rs"]
 mod client;
+#[path = "end_to_end/config.rs"]
+mod config;
 #[path = "end_to_end/daemon.rs"]
 mod daemon;
+#[path = "end_to_end/doctor.rs"]
+mod doctor;
 #[path = "end_to_end/embedded.rs"]
 mod embedded;
 #[path = "end_to_end/life.rs"]

@@ -59,6 +59,7 @@ pub struct NameServerPart {
 }
 
 /// Connections, threads and their bounds.
+#[cfg_attr(feature = "describe", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetConfig {
@@ -80,6 +81,7 @@ pub struct NetConfig {
 }
 
 /// Behaviour of a broker. Java: `BrokerConfig` and the parts of `MessageStoreConfig` a client can see.
+#[cfg_attr(feature = "describe", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BrokerConfig {
@@ -284,7 +286,8 @@ impl NetConfig {
         Duration::from_millis(self.stall_ms)
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    /// Refuses what is out of bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
         within("sessionArbiters", self.session_arbiters, 1, 64, "1..=64")?;
         within("inFlightMaxBytes", self.in_flight_max_bytes, 1 << 20, 16 << 30, "1 MiB..=16 GiB")?;
         within("outboundMaxBytes", self.outbound_max_bytes, 64 << 10, 1 << 30, "64 KiB..=1 GiB")?;

@@ -1,9 +1,12 @@
 //! The daemon: name server and broker in one process, or one of them.
 //!
 //! Invariants:
-//! - a file comes first, flags come over it;
+//! - a file comes first, the environment over it, flags over both;
+//! - SIGHUP reads file and environment again and takes over what may change while the daemon runs;
 //! - SIGINT and SIGTERM stop in order: what was acknowledged is stored, and the exit code is 0;
 //! - standard output gets three lines when everything listens, and nothing more.
+
+mod reload;
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -51,7 +54,8 @@ pub(super) struct BrokerFlags {
     /// When a message counts as stored [default: async]
     #[arg(long, value_enum)]
     flush: Option<Flush>,
-    /// A file of settings: key=value lines, as in RocketMQ's broker.conf
+    /// A file of settings: troupemq.toml, or key=value lines as in RocketMQ's broker.conf
+    /// [default: troupemq.toml of the current folder, if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -85,47 +89,47 @@ pub(super) struct Broker {
 /// Run a name server
 #[derive(Debug, Args)]
 pub(super) struct NameServer {
-    /// Where it listens
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9876")]
-    listen: SocketAddr,
-
-    /// Folder of its key-value configuration
-    #[arg(long, value_name = "DIR", default_value = "./troupemq-data")]
-    store_dir: PathBuf,
+    /// Where it listens [default: 0.0.0.0:9876]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Folder of its key-value configuration [default: ./troupemq-data]
+    #[arg(long, value_name = "DIR")]
+    store_dir: Option<PathBuf>,
+    /// A file of settings, as of a broker
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 impl Both {
     pub(super) async fn run(self) -> Result<(), Failure> {
+        let file = Settings::file(self.broker.config.as_deref());
         let (part, settings) = self.broker.part()?;
-        let listen = self.namesrv_listen.unwrap_or(NameServerPart::default().listen);
-        let name_server = name_server_part(listen, &part.store.dir);
-        let net = settings.net;
-        let config =
-            NodeConfig { broker: Some(part), name_server: Some(name_server), net, ..NodeConfig::empty() };
-        serve(config).await
+        let name_server = name_server_part(&settings, self.namesrv_listen, &part.store.dir);
+        serve(file, settings, Some(part), Some(name_server)).await
     }
 }
 
 impl Broker {
     pub(super) async fn run(self) -> Result<(), Failure> {
+        let file = Settings::file(self.broker.config.as_deref());
         let (part, settings) = self.broker.part()?;
-        serve(NodeConfig { broker: Some(part), net: settings.net, ..NodeConfig::empty() }).await
+        serve(file, settings, Some(part), None).await
     }
 }
 
 impl NameServer {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let part = name_server_part(self.listen, &self.store_dir);
-        serve(NodeConfig { name_server: Some(part), ..NodeConfig::empty() }).await
+        let file = Settings::file(self.config.as_deref());
+        let settings = Settings::load(self.config.as_deref())?;
+        let dir = self.store_dir.unwrap_or(settings.store.dir.clone());
+        let part = name_server_part(&settings, self.listen, &dir);
+        serve(file, settings, None, Some(part)).await
     }
 }
 
 impl BrokerFlags {
     fn part(self) -> Result<(BrokerPart, Settings), SettingsError> {
-        let mut settings = Settings::default();
-        if let Some(file) = &self.config {
-            settings.read(file)?;
-        }
+        let settings = Settings::load(self.config.as_deref())?;
         let store = StoreConfig {
             dir: self.store_dir.unwrap_or(settings.store.dir.clone()),
             flush: match self.flush {
@@ -141,22 +145,19 @@ impl BrokerFlags {
         replace(&mut part.config.broker_name, self.broker_name);
         replace(&mut part.config.broker_id, self.broker_id);
         replace(&mut part.config.broker_cluster_name, self.cluster);
-        part.listen = match (self.listen, settings.listen_port) {
-            (Some(listen), _) => listen,
-            (None, Some(port)) => SocketAddr::new(part.listen.ip(), port),
-            (None, None) => part.listen,
-        };
-        let advertised = self.advertise.or(settings.advertise.clone());
-        if let Some(text) = advertised {
-            (part.advertise, part.advertise_port) = advertise(&text)?;
+        part.listen = self.listen.unwrap_or(settings.ports.listen);
+        let advertised = self.advertise.as_ref().unwrap_or(&settings.ports.advertise);
+        if !advertised.is_empty() {
+            (part.advertise, part.advertise_port) = advertise(advertised)?;
         }
         Ok((part, settings))
     }
 }
 
-/// A name server with its files below `dir`; two on one machine have files each.
-fn name_server_part(listen: SocketAddr, dir: &Path) -> NameServerPart {
-    let mut part = NameServerPart { listen, ..NameServerPart::default() };
+/// A name server with its files below `dir`, where no others are set; two on one machine have files each.
+fn name_server_part(settings: &Settings, listen: Option<SocketAddr>, dir: &Path) -> NameServerPart {
+    let listen = listen.unwrap_or(settings.ports.namesrv_listen);
+    let mut part = NameServerPart { listen, config: settings.name_server.clone() };
     let file = |name: &str| {
         let file = match listen.port() {
             NAME_SERVER_PORT => format!("{name}.json"),
@@ -164,8 +165,12 @@ fn name_server_part(listen: SocketAddr, dir: &Path) -> NameServerPart {
         };
         dir.join("namesrv").join(file).display().to_string()
     };
-    part.config.kv_config_path = file("kvConfig");
-    part.config.config_store_path = file("namesrvSettings");
+    if part.config.kv_config_path.is_empty() {
+        part.config.kv_config_path = file("kvConfig");
+    }
+    if part.config.config_store_path.is_empty() {
+        part.config.config_store_path = file("namesrvSettings");
+    }
     part
 }
 
@@ -176,7 +181,7 @@ fn replace<T>(setting: &mut T, flag: Option<T>) {
 }
 
 /// An address to be told to others: an IP, or an IP with a port.
-fn advertise(text: &str) -> Result<(Option<IpAddr>, Option<u16>), SettingsError> {
+pub(super) fn advertise(text: &str) -> Result<(Option<IpAddr>, Option<u16>), SettingsError> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok((Some(address.ip()), Some(address.port())));
     }
@@ -190,7 +195,17 @@ fn advertise(text: &str) -> Result<(Option<IpAddr>, Option<u16>), SettingsError>
     }
 }
 
-async fn serve(config: NodeConfig) -> Result<(), Failure> {
+/// Runs a node with these parts until a signal or its own end.
+async fn serve(
+    file: Option<PathBuf>,
+    mut settings: Settings,
+    broker: Option<BrokerPart>,
+    name_server: Option<NameServerPart>,
+) -> Result<(), Failure> {
+    if let Some(file) = &file {
+        tracing::info!(file = %file.display(), "settings read");
+    }
+    let config = NodeConfig { broker, name_server, net: settings.net.clone(), ..NodeConfig::empty() };
     let store = config.broker.as_ref().map(|part| part.store.dir.display().to_string());
     troupemq_actors::net::listener::raise_open_files();
     let node = Node::start(config).map_err(|error| Failure::Other(error.to_string()))?;
@@ -198,13 +213,21 @@ async fn serve(config: NodeConfig) -> Result<(), Failure> {
         tracing::warn!("not all name servers know the broker yet");
     }
     greet(&node, store.as_deref());
-    let signals = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
-    let (mut interrupted, mut terminated) =
-        signals().map_err(|cause| Failure::Io { what: "cannot watch for signals", cause })?;
-    tokio::select! {
-        _ = interrupted.recv() => tracing::info!("interrupted, stopping"),
-        _ = terminated.recv() => tracing::info!("terminated, stopping"),
-        ended = node.ended() => return ended.map_err(said),
+    let unwatched = |cause| Failure::Io { what: "cannot watch for signals", cause };
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(unwatched)?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(unwatched)?;
+    let mut hung_up = signal(SignalKind::hangup()).map_err(unwatched)?;
+    loop {
+        tokio::select! {
+            _ = interrupted.recv() => tracing::info!("interrupted, stopping"),
+            _ = terminated.recv() => tracing::info!("terminated, stopping"),
+            _ = hung_up.recv() => {
+                reload::reload(&node, file.as_deref(), &mut settings).await;
+                continue;
+            }
+            ended = node.ended() => return ended.map_err(said),
+        }
+        break;
     }
     node.stop();
     node.ended().await.map_err(said)

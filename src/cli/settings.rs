@@ -1,117 +1,246 @@
-//! Settings from a file: `key=value` lines, as in RocketMQ's `broker.conf`.
+//! Settings of the daemon: a file, the environment, flags, each over the one before.
 //!
 //! Invariants:
-//! - a key is declared once, as a field of a settings struct; its Java name comes from there;
-//! - a value that does not fit its key is an error that names the line;
-//! - a key of RocketMQ that has no meaning here is logged, a key that nobody knows is an error with the
-//!   nearest name.
+//! - a key is declared once, as a field of a settings struct: its name, default and documentation come from there;
+//! - a value that does not fit its key is an error that names file and line, or the variable;
+//! - a key of RocketMQ that has no meaning here is logged, a key that nobody knows is an error with the nearest name.
+//!
+//! Contents: `keys` which keys there are, `file` the forms of files, `known` what a key can be mistaken for.
 
+mod file;
+mod keys;
+mod known;
+
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use troupemq_actors::{BrokerConfig, NetConfig};
-use troupemq_store::StoreConfig;
+use troupemq_actors::config::ConfigError;
+use troupemq_actors::{BrokerConfig, NameServerConfig, NetConfig};
+use troupemq_store::{StoreConfig, StoreError};
 
-/// Keys of RocketMQ's `broker.conf` that have no meaning here and do no harm.
-const WITHOUT_MEANING: &[&str] = &[
-    "brokerIP2",
-    "brokerRole",
-    "sendMessageThreadPoolNums",
-    "pullMessageThreadPoolNums",
-    "useReentrantLockWhenPutMessage",
-    "transientStorePoolEnable",
-    "warmMapedFileEnable",
-    "rocketmqHome",
-    "storePathCommitLog",
-    "storePathConsumeQueue",
-    "storePathIndex",
-    "storeCheckpoint",
-    "abortFile",
-    "haListenPort",
-    "traceTopicEnable",
-];
+pub(super) use keys::{Key, Part, keys};
+pub(super) use known::nearest;
 
-/// All settings a file can have.
+/// Read without being asked for, if it is there.
+const FILE: &str = "troupemq.toml";
+/// Beginning of the variables that are settings.
+const PREFIX: &str = "TROUPEMQ_";
+/// Variables with that beginning that are none.
+const OTHER_VARIABLES: [&str; 1] = ["TROUPEMQ_CONFIG"];
+
+/// All settings of a daemon, and where each that is not a default comes from.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Settings {
+    /// Where it listens, and what others are told.
+    pub(super) ports: Ports,
     /// Behaviour of the broker.
     pub(super) broker: BrokerConfig,
     /// Its store.
     pub(super) store: StoreConfig,
     /// Connections and threads.
     pub(super) net: NetConfig,
-    /// `listenPort`.
-    pub(super) listen_port: Option<u16>,
-    /// `brokerIP1`.
-    pub(super) advertise: Option<String>,
+    /// Behaviour of the name server.
+    pub(super) name_server: NameServerConfig,
+    /// Keys that were given, with their origins, in the order in which they were read.
+    pub(super) given: Vec<(String, Origin)>,
 }
 
-/// Why a file of settings is not taken.
+/// Where the daemon listens, and what others are told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Ports {
+    /// IP and port on which the broker listens. RocketMQ's listenPort sets the port alone. Default: 0.0.0.0:10911.
+    pub(super) listen: SocketAddr,
+    /// IP, or IP and port, by which clients reach the broker; RocketMQ's brokerIP1. Default: that of this machine.
+    pub(super) advertise: String,
+    /// IP and port on which the name server listens. Default: 0.0.0.0:9876.
+    pub(super) namesrv_listen: SocketAddr,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A line of a file.
+    Line { file: PathBuf, line: usize },
+    /// A variable of the environment.
+    Variable(String),
+}
+
+/// A value that was given, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Given {
+    /// The table it stands in, if it stands in one.
+    table: Option<String>,
+    key: String,
+    text: String,
+    origin: Origin,
+}
+
+/// Why settings are not taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettingsError {
     #[error("cannot read {}: {cause}", file.display())]
     Read { file: PathBuf, cause: std::io::Error },
-    #[error("{}:{line}: {cause}", file.display())]
-    Line { file: PathBuf, line: usize, cause: Box<SettingsError> },
+    #[error("{origin}: {cause}")]
+    At { origin: Origin, cause: Box<SettingsError> },
     #[error("no `=` in {text:?}")]
     NoValue { text: String },
+    #[error("{why}")]
+    Syntax { why: String },
     #[error("unknown key {key:?}, the nearest known one is {nearest:?}")]
     Unknown { key: String, nearest: String },
+    #[error("{key} does not belong into [{table}] but into [{right}]")]
+    Misplaced { key: String, table: String, right: &'static str },
     #[error("{key} = {value:?} is not {wanted}")]
     Value { key: String, value: String, wanted: &'static str },
+    #[error(transparent)]
+    Bounds(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Line { file, line } => write!(f, "{}:{line}", file.display()),
+            Origin::Variable(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Default for Ports {
+    fn default() -> Ports {
+        let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
+        Ports {
+            listen: any(troupemq_actors::config::BROKER_PORT),
+            advertise: String::new(),
+            namesrv_listen: any(troupemq_actors::config::NAME_SERVER_PORT),
+        }
+    }
 }
 
 impl Settings {
-    /// Takes over what a file says.
-    pub(super) fn read(&mut self, file: &Path) -> Result<(), SettingsError> {
-        let read = |cause| SettingsError::Read { file: file.to_owned(), cause };
-        self.take(file, &std::fs::read_to_string(file).map_err(read)?)
+    /// The file that counts: the one named, the one of the environment, `troupemq.toml` of the current folder, or none.
+    pub(super) fn file(named: Option<&Path>) -> Option<PathBuf> {
+        let of_environment = || std::env::var_os("TROUPEMQ_CONFIG").map(PathBuf::from);
+        let usual = || Some(PathBuf::from(FILE)).filter(|file| file.try_exists().unwrap_or(true));
+        named.map(Path::to_owned).or_else(of_environment).or_else(usual)
     }
 
-    fn take(&mut self, file: &Path, text: &str) -> Result<(), SettingsError> {
-        let mut tables = [object(&self.broker), object(&self.store), object(&self.net)];
-        for (at, line) in text.lines().enumerate() {
-            let line_error =
-                |cause| SettingsError::Line { file: file.to_owned(), line: at + 1, cause: Box::new(cause) };
-            self.take_line(&mut tables, line).map_err(line_error)?;
+    /// Defaults, over them the file that counts, over it the environment.
+    pub(super) fn load(named: Option<&Path>) -> Result<Settings, SettingsError> {
+        let mut settings = Settings::default();
+        if let Some(file) = Settings::file(named) {
+            let read = |cause| SettingsError::Read { file: file.clone(), cause };
+            let text = std::fs::read_to_string(&file).map_err(read)?;
+            settings.take(&file::given(&file, &text)?)?;
         }
-        let [broker, store, net] = tables;
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        });
+        settings.take(&of_environment(variables))?;
+        Ok(settings)
+    }
+
+    /// Refuses what is out of bounds.
+    pub(super) fn check(&self) -> Result<(), SettingsError> {
+        self.broker.check()?;
+        self.net.check()?;
+        self.name_server.check()?;
+        Ok(self.store.check()?)
+    }
+
+    /// Where a key's value comes from; nowhere if it is a default.
+    pub(super) fn origin(&self, key: &str) -> Option<&Origin> {
+        self.given.iter().rev().find(|(name, _)| name == key).map(|(_, origin)| origin)
+    }
+
+    /// The value of a key as it counts.
+    pub(super) fn value(&self, key: &Key) -> Value {
+        self.table(key.part).remove(&key.name).unwrap_or(Value::Null)
+    }
+
+    fn table(&self, part: Part) -> Map<String, Value> {
+        match part {
+            Part::Ports => object(&self.ports),
+            Part::Broker => object(&self.broker),
+            Part::Store => object(&self.store),
+            Part::Net => object(&self.net),
+            Part::NameServer => object(&self.name_server),
+        }
+    }
+
+    fn take(&mut self, all: &[Given]) -> Result<(), SettingsError> {
+        let mut tables = Part::ALL.map(|part| self.table(part));
+        for given in all {
+            take_one(&mut tables, given).map_err(|cause| SettingsError::At {
+                origin: given.origin.clone(),
+                cause: Box::new(cause),
+            })?;
+            self.given.push((known::name(&given.key).to_owned(), given.origin.clone()));
+        }
+        let [ports, broker, store, net, name_server] = tables;
+        self.ports = value(ports);
         self.broker = value(broker);
         self.store = value(store);
         self.net = value(net);
-        Ok(())
-    }
-
-    fn take_line(&mut self, tables: &mut [Map<String, Value>], line: &str) -> Result<(), SettingsError> {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', '!']) {
-            return Ok(());
-        }
-        let no_value = || SettingsError::NoValue { text: line.to_owned() };
-        let (key, text) = line.split_once('=').ok_or_else(no_value)?;
-        let (key, text) = (key.trim(), unquoted(text.trim()));
-        match key {
-            "listenPort" => self.listen_port = Some(parsed(key, text, "a port number")?),
-            "brokerIP1" => self.advertise = Some(text.to_owned()),
-            _ => match tables.iter_mut().find_map(|table| table.get_mut(key)) {
-                Some(known) => *known = fitting(key, text, known)?,
-                None if WITHOUT_MEANING.contains(&key) => {
-                    tracing::warn!(key, "a setting of RocketMQ that has no meaning here");
-                }
-                None => {
-                    let nearest = nearest(key, tables.iter().flat_map(Map::keys));
-                    return Err(SettingsError::Unknown { key: key.to_owned(), nearest });
-                }
-            },
-        }
+        self.name_server = value(name_server);
         Ok(())
     }
 }
 
-fn unquoted(text: &str) -> &str {
-    text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
+/// Puts a value where its key stands; a key that two parts have goes to both.
+fn take_one(tables: &mut [Map<String, Value>; 5], given: &Given) -> Result<(), SettingsError> {
+    let key = known::name(&given.key);
+    let text = known::text(&given.key, &given.text, &tables[0])?;
+    let mut is_known = false;
+    for table in tables.iter_mut() {
+        if let Some(value) = table.get_mut(key) {
+            *value = fitting(key, &text, value)?;
+            is_known = true;
+        }
+    }
+    if !is_known && known::is_without_meaning(key) {
+        tracing::warn!(key, origin = %given.origin, "a setting of RocketMQ that has no meaning here");
+        return Ok(());
+    }
+    if !is_known {
+        let nearest = nearest(key, tables.iter().flat_map(Map::keys));
+        return Err(SettingsError::Unknown { key: key.to_owned(), nearest });
+    }
+    match &given.table {
+        Some(table)
+            if !Part::ALL
+                .iter()
+                .zip(tables)
+                .any(|(part, keys)| part.table() == table && keys.contains_key(key)) =>
+        {
+            let right =
+                keys().into_iter().find(|known| known.name == key).map_or("", |known| known.part.table());
+            Err(SettingsError::Misplaced { key: key.to_owned(), table: table.clone(), right })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `TROUPEMQ_MAX_MESSAGE_SIZE` is `maxMessageSize`.
+fn of_environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Given> {
+    let names = keys();
+    let mut all: Vec<_> = variables
+        .filter(|(name, _)| name.starts_with(PREFIX) && !OTHER_VARIABLES.contains(&name.as_str()))
+        .map(|(name, text)| {
+            let bare = name.trim_start_matches(PREFIX).replace('_', "").to_lowercase();
+            let known = names.iter().find(|key| key.name.to_lowercase() == bare);
+            let key = known.map_or_else(|| bare.clone(), |key| key.name.clone());
+            Given { table: None, key, text, origin: Origin::Variable(name) }
+        })
+        .collect();
+    all.sort_by(|a, b| a.key.cmp(&b.key));
+    all
 }
 
 fn object<T: Serialize>(settings: &T) -> Map<String, Value> {
@@ -127,6 +256,7 @@ fn value<T: DeserializeOwned>(table: Map<String, Value>) -> T {
 
 /// The value of a text, of the same type as the one it replaces.
 fn fitting(key: &str, text: &str, like: &Value) -> Result<Value, SettingsError> {
+    let wrong = |wanted| Err(SettingsError::Value { key: key.to_owned(), value: text.to_owned(), wanted });
     match like {
         Value::Bool(_) => parsed::<bool>(key, text, "true or false").map(Value::Bool),
         Value::Number(number) if number.is_f64() => parsed::<f64>(key, text, "a number").map(Value::from),
@@ -135,8 +265,10 @@ fn fitting(key: &str, text: &str, like: &Value) -> Result<Value, SettingsError> 
             .or_else(|_| parsed::<i64>(key, text, "a whole number").map(Value::from)),
         Value::Number(_) => parsed::<i64>(key, text, "a whole number").map(Value::from),
         _ if key == "flushDiskType" && !matches!(text, "SYNC_FLUSH" | "ASYNC_FLUSH") => {
-            let wanted = "SYNC_FLUSH or ASYNC_FLUSH";
-            Err(SettingsError::Value { key: key.to_owned(), value: text.to_owned(), wanted })
+            wrong("SYNC_FLUSH or ASYNC_FLUSH")
+        }
+        _ if matches!(key, "listen" | "namesrvListen") && text.parse::<SocketAddr>().is_err() => {
+            wrong("an IP address with a port")
         }
         _ => Ok(Value::String(text.to_owned())),
     }
@@ -146,40 +278,22 @@ fn parsed<T: std::str::FromStr>(key: &str, text: &str, wanted: &'static str) -> 
     text.parse().map_err(|_| SettingsError::Value { key: key.to_owned(), value: text.to_owned(), wanted })
 }
 
-/// The known key that differs least.
-fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a String>) -> String {
-    known.min_by_key(|name| distance(key, name)).cloned().unwrap_or_default()
-}
-
-/// How many letters must be added, removed or changed to make one word of the other.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (at, letter) in left.to_lowercase().chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
-        for (column, other) in right.iter().enumerate() {
-            let change = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use troupemq_store::FlushMode;
 
-    fn taken(text: &str) -> Result<Settings, String> {
+    fn taken(name: &str, text: &str) -> Result<Settings, String> {
         let mut settings = Settings::default();
-        settings.take(Path::new("broker.conf"), text).map_err(|error| error.to_string())?;
+        let given = file::given(Path::new(name), text).map_err(|error| error.to_string())?;
+        settings.take(&given).map_err(|error| error.to_string())?;
         Ok(settings)
     }
 
     #[test]
     fn a_broker_conf_of_rocketmq_is_understood() {
         let settings = taken(
+            "broker.conf",
             "# broker\nbrokerClusterName = GoldCluster\nbrokerName=broker-a\nbrokerId=0\nlistenPort=29011\n\
              brokerIP1=127.0.0.1\nflushDiskType=SYNC_FLUSH\nautoCreateTopicEnable=false\n\
              mappedFileSizeCommitLog=67108864\nwarmMapedFileEnable=true\nstorePathRootDir=\"/data/mq\"\n",
@@ -187,28 +301,74 @@ mod tests {
         .expect("a good file");
         assert_eq!(settings.broker.broker_cluster_name, "GoldCluster");
         assert!(!settings.broker.auto_create_topic_enable);
-        assert_eq!(settings.listen_port, Some(29011));
-        assert_eq!(settings.advertise.as_deref(), Some("127.0.0.1"));
+        assert_eq!(settings.ports.listen.to_string(), "0.0.0.0:29011");
+        assert_eq!(settings.ports.advertise, "127.0.0.1");
         assert_eq!(settings.store.flush, FlushMode::Sync);
         assert_eq!(settings.store.log_segment_bytes, 67_108_864);
         assert_eq!(settings.store.dir, Path::new("/data/mq"));
     }
 
     #[test]
+    fn a_toml_file_sets_the_same_keys_in_tables_or_without() {
+        let text = "maxMessageSize = 5000\n[store]\nflushDiskType = 'SYNC_FLUSH'\n\n[ports]\nlisten = '127.0.0.1:1'\n";
+        let settings = taken("troupemq.toml", text).expect("a good file");
+        assert_eq!((settings.broker.max_message_size, settings.store.body_max_bytes), (5000, 5000));
+        assert_eq!(settings.store.flush, FlushMode::Sync);
+        assert_eq!(settings.ports.listen.to_string(), "127.0.0.1:1");
+        let origin = settings.origin("listen").expect("it was given").to_string();
+        assert_eq!(origin, "troupemq.toml:6");
+        assert_eq!(settings.origin("brokerName"), None);
+    }
+
+    #[test]
     fn an_unknown_key_is_refused_with_its_line_and_the_nearest_name() {
-        let error = taken("brokerName=a\nbrokrName=b\n").expect_err("unknown");
+        let error = taken("broker.conf", "brokerName=a\nbrokrName=b\n").expect_err("unknown");
         assert_eq!(
             error,
             "broker.conf:2: unknown key \"brokrName\", the nearest known one is \"brokerName\""
         );
+        let error = taken("troupemq.toml", "[broker]\n\nbrokrName = \"b\"\n").expect_err("unknown");
+        assert_eq!(
+            error,
+            "troupemq.toml:3: unknown key \"brokrName\", the nearest known one is \"brokerName\""
+        );
+    }
+
+    #[test]
+    fn a_key_in_another_table_and_a_table_that_nobody_knows_are_refused() {
+        let error = taken("troupemq.toml", "[store]\nbrokerName = \"b\"\n").expect_err("misplaced");
+        assert_eq!(error, "troupemq.toml:2: brokerName does not belong into [store] but into [broker]");
+        let error = taken("troupemq.toml", "[broke]\nbrokerName = \"b\"\n").expect_err("no table");
+        assert!(error.starts_with("troupemq.toml:1: unknown key \"broke\""), "{error}");
+        assert!(taken("troupemq.toml", "a = \n").expect_err("no value").starts_with("troupemq.toml:1: "));
     }
 
     #[test]
     fn a_value_that_does_not_fit_is_refused_with_what_is_wanted() {
-        let error = taken("autoCreateTopicEnable=maybe").expect_err("no boolean");
+        let error = taken("broker.conf", "autoCreateTopicEnable=maybe").expect_err("no boolean");
         assert_eq!(error, "broker.conf:1: autoCreateTopicEnable = \"maybe\" is not true or false");
-        assert!(taken("flushDiskType=LATER").expect_err("no mode").contains("SYNC_FLUSH"));
-        assert!(taken("listenPort=70000").expect_err("no port").contains("port"));
-        assert!(taken("just words").expect_err("no value").contains("no `=`"));
+        let refused = |text: &str| taken("broker.conf", text).expect_err("it does not fit");
+        assert!(refused("flushDiskType=LATER").contains("SYNC_FLUSH"));
+        assert!(refused("listenPort=70000").contains("port"));
+        assert!(refused("listen=here").contains("IP address"));
+        assert!(refused("just words").contains("no `=`"));
+    }
+
+    #[test]
+    fn the_environment_names_keys_in_capitals() {
+        let variables = [("TROUPEMQ_MAX_MESSAGE_SIZE", "5000"), ("TROUPEMQ_CONFIG", "x"), ("HOME", "/")];
+        let given =
+            of_environment(variables.map(|(name, text)| (name.to_owned(), text.to_owned())).into_iter());
+        let mut settings = Settings::default();
+        settings.take(&given).expect("good settings");
+        assert_eq!(settings.broker.max_message_size, 5000);
+        assert_eq!(
+            settings.origin("maxMessageSize").map(ToString::to_string).as_deref(),
+            Some("TROUPEMQ_MAX_MESSAGE_SIZE")
+        );
+        let wrong = of_environment([("TROUPEMQ_BROKR_NAME".to_owned(), "b".to_owned())].into_iter());
+        let error = settings.take(&wrong).expect_err("unknown").to_string();
+        assert!(error.starts_with("TROUPEMQ_BROKR_NAME: unknown key"), "{error}");
+        assert!(error.ends_with("\"brokerName\""), "{error}");
     }
 }

@@ -44,6 +44,20 @@ impl Form {
         out.flush()
     }
 
+    /// Prints objects, or the text that is made of them all.
+    pub(super) fn print_all<T: Serialize>(
+        self,
+        all: &[T],
+        text: impl FnOnce(&[T]) -> String,
+    ) -> Result<(), Failure> {
+        let mut out = Output::new();
+        match self.json {
+            true => all.iter().try_for_each(|one| out.json(one))?,
+            false => out.line(text(all).as_bytes())?,
+        }
+        out.flush()
+    }
+
     /// Prints one value: an object, or what `text` makes of it.
     pub(super) fn print_one<T: Serialize>(
         self,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 
 /// When an append counts as stored.
+#[cfg_attr(feature = "describe", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FlushMode {
     /// The disk has it: one flush for all appends that wait.
@@ -23,6 +24,7 @@ pub enum FlushMode {
 }
 
 /// Settings of the store (RocketMQ: `MessageStoreConfig`).
+#[cfg_attr(feature = "describe", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StoreConfig {

@@ -49,7 +49,7 @@ fn a_command_without_a_cluster_says_where_it_looked() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let address = free.expect("there is a free port");
     let ended = run(&format!("produce -n {address} -t t hello"), "");
-    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.code, Some(3));
     assert!(ended.stderr.contains(&format!("cannot connect to {address}")), "{}", ended.stderr);
 }
 
@@ -58,7 +58,7 @@ fn a_refusal_of_the_broker_keeps_its_code_and_words() {
     let (_folder, store) = store();
     let daemon = Daemon::start(&store);
     let ended = run(&format!("produce {} -t SCHEDULE_TOPIC_XXXX hello", daemon.flag()), "");
-    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.code, Some(4));
     assert!(
         ended.stderr.contains("refused SEND_MESSAGE_V2") || ended.stderr.contains("SCHEDULE_TOPIC_XXXX"),
         "{}",

@@ -121,9 +121,13 @@ impl Daemon {
         self.signal(Signal::KILL)
     }
 
+    /// Sends a signal that does not end it.
+    pub(crate) fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("the process is there");
+    }
+
     fn signal(&mut self, signal: Signal) -> ExitStatus {
-        let pid = Pid::from_child(&self.process);
-        kill_process(pid, signal).expect("the process is there until it was waited for");
+        self.send(signal);
         self.process.wait().expect("the process can be waited for")
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! Deliberately absent: writing the configuration file. Changes are kept in the store, see [`crate::settings`].
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use troupemq_codec::loose_json::to_fastjson;
 use troupemq_codec::request::GetBrokerConfigReplyHeader;
@@ -59,10 +61,19 @@ pub async fn update_broker_config(cast: &BrokerCast, call: &Call) -> Answer {
     if BLACK_LIST.iter().any(|key| pairs.contains_key(*key)) {
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, "Can not update config in black list."));
     }
+    change(cast, pairs).await?;
+    Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+/// Changes settings while the broker runs: all of them, or none.
+///
+/// # Errors
+/// A key cannot change while the broker runs, or a value does not fit or is out of its bounds.
+pub async fn change(cast: &BrokerCast, pairs: BTreeMap<String, String>) -> Result<(), Refusal> {
     let before = cast.config.load().broker_permission;
     cast.settings.send(ChangeSettings(pairs)).await??;
     if cast.config.load().broker_permission != before {
         cast.registrar.send(RegisterAll).await?;
     }
-    Ok(Command::response(ResponseCode::SUCCESS))
+    Ok(())
 }

@@ -18,6 +18,7 @@ use crate::settings::{Behaviour, ChangeSettings};
 const FIXED: [&str; 3] = ["configBlackList", "configStorePath", "kvConfigPath"];
 
 /// Behaviour of a name server. Java: `NamesrvConfig`.
+#[cfg_attr(feature = "describe", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NameServerConfig {

@@ -1,0 +1,113 @@
+//! Which settings there are: names, defaults and documentation, read from the structs that declare them.
+//!
+//! Invariants:
+//! - nothing is listed here by hand but the parts; a field that is added to a struct is a key.
+
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::Value;
+use troupemq_actors::config::RELOADABLE;
+use troupemq_actors::{BrokerConfig, NameServerConfig, NetConfig};
+use troupemq_store::StoreConfig;
+
+use super::{Ports, Settings};
+
+/// A struct of settings; a table of `troupemq.toml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum Part {
+    /// Where the daemon listens.
+    Ports,
+    /// Behaviour of the broker.
+    Broker,
+    /// Its store.
+    Store,
+    /// Connections and threads.
+    Net,
+    /// Behaviour of the name server.
+    NameServer,
+}
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::cli) struct Key {
+    /// Where it stands.
+    pub(in crate::cli) part: Part,
+    /// RocketMQ's name, where RocketMQ has it.
+    pub(in crate::cli) name: String,
+    /// Purpose, unit, default and bounds.
+    pub(in crate::cli) about: String,
+    /// The value when nothing is said.
+    pub(in crate::cli) default: Value,
+    /// Whether it may change while the daemon runs.
+    pub(in crate::cli) is_reloadable: bool,
+}
+
+impl Part {
+    /// In the order of the file.
+    pub(in crate::cli) const ALL: [Part; 5] =
+        [Part::Ports, Part::Broker, Part::Store, Part::Net, Part::NameServer];
+
+    /// Its table in the file.
+    pub(in crate::cli) fn table(self) -> &'static str {
+        match self {
+            Part::Ports => "ports",
+            Part::Broker => "broker",
+            Part::Store => "store",
+            Part::Net => "net",
+            Part::NameServer => "namesrv",
+        }
+    }
+}
+
+/// Every key, in the order of the parts and of their fields.
+pub(in crate::cli) fn keys() -> Vec<Key> {
+    let defaults = Settings::default();
+    let mut all = Vec::new();
+    for part in Part::ALL {
+        let documented = match part {
+            Part::Ports => documented::<Ports>(),
+            Part::Broker => documented::<BrokerConfig>(),
+            Part::Store => documented::<StoreConfig>(),
+            Part::Net => documented::<NetConfig>(),
+            Part::NameServer => documented::<NameServerConfig>(),
+        };
+        let mut table = defaults.table(part);
+        all.extend(documented.into_iter().map(|(name, about)| Key {
+            part,
+            default: table.remove(&name).unwrap_or(Value::Null),
+            is_reloadable: part == Part::Broker && RELOADABLE.contains(&name.as_str()),
+            about,
+            name,
+        }));
+    }
+    all
+}
+
+/// Names and documentation of the fields of a struct.
+fn documented<T: JsonSchema>() -> Vec<(String, String)> {
+    let schema = SchemaGenerator::default().into_root_schema_for::<T>();
+    let Some(fields) = schema.get("properties").and_then(Value::as_object) else { return Vec::new() };
+    let about = |field: &Value| {
+        let text = field.get("description").and_then(Value::as_str).unwrap_or_default();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    fields.iter().map(|(name, field)| (name.clone(), about(field))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_documentation_and_a_default() {
+        let keys = keys();
+        assert!(keys.len() > 70, "{}", keys.len());
+        for key in &keys {
+            assert!(!key.about.is_empty(), "{} has no documentation", key.name);
+            assert!(!key.default.is_null(), "{} has no default", key.name);
+        }
+        let size = keys.iter().find(|key| key.name == "maxMessageSize").expect("it is a key");
+        assert_eq!((size.part, &size.default), (Part::Broker, &Value::from(4 << 20)));
+        assert!(size.is_reloadable);
+        assert!(size.about.contains("in bytes"), "{}", size.about);
+    }
+}

@@ -1,0 +1,69 @@
+//! Settings: shown, checked, explained, and read again while the daemon runs.
+//!
+//! Invariants:
+//! - what `config show` prints is a file that the daemon takes.
+
+use rustix::process::Signal;
+
+use crate::daemon::{Daemon, run, store};
+
+/// How often a daemon is asked for what it should know soon; each time is a process of its own.
+const ASKED_MAX: u32 = 1_000;
+
+#[test]
+fn the_file_that_is_shown_is_a_file_that_is_taken() {
+    let (folder, store) = store();
+    let shown = run("config show", "");
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    let file = folder.path().join("troupemq.toml");
+    let text = shown.stdout.replace("# maxMessageSize = 4194304", "maxMessageSize = 5000");
+    std::fs::write(&file, text).expect("the folder of the test is writable");
+    let checked = run(&format!("config check {}", file.display()), "");
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    let explained = run(&format!("config explain maxMessageSize --config {}", file.display()), "").stdout;
+    assert!(explained.contains("maxMessageSize = 5000   # from"), "{explained}");
+    assert!(explained.contains("Largest body of a message, in bytes."), "{explained}");
+    let ports = "--listen 127.0.0.1:0 --namesrv-listen 127.0.0.1:0 --broker-name b";
+    let daemon =
+        Daemon::spawn(&format!("{ports} --store-dir {} --config {}", store.display(), file.display()));
+    let told = run(&format!("cluster config {} b maxMessageSize --json", daemon.flag()), "");
+    assert_eq!(told.stdout, "{\"key\":\"maxMessageSize\",\"value\":\"5000\"}\n");
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_place_and_an_unknown_key_with_the_nearest() {
+    let (folder, _) = store();
+    let file = folder.path().join("broker.conf");
+    std::fs::write(&file, "brokerName=b\nfileReservedTime=soon\n").expect("the folder is writable");
+    let checked = run(&format!("config check {}", file.display()), "");
+    assert_eq!(checked.code, Some(1));
+    assert!(checked.stderr.contains("broker.conf:2: fileReservedTime = \"soon\""), "{}", checked.stderr);
+    std::fs::write(&file, "fileReservedTime=0\n").expect("the folder is writable");
+    let checked = run(&format!("config check {}", file.display()), "");
+    assert_eq!(checked.code, Some(1));
+    assert!(checked.stderr.contains("fileReservedTime"), "{}", checked.stderr);
+    let unknown = run("config explain maxMesageSize", "");
+    assert_eq!(unknown.code, Some(5));
+    assert!(unknown.stderr.contains("the nearest is \"maxMessageSize\""), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_hang_up_takes_over_what_may_change() {
+    let (folder, store) = store();
+    let file = folder.path().join("broker.conf");
+    std::fs::write(&file, "maxMessageSize=5000\n").expect("the folder is writable");
+    let ports = "--listen 127.0.0.1:0 --namesrv-listen 127.0.0.1:0 --broker-name b";
+    let mut daemon =
+        Daemon::spawn(&format!("{ports} --store-dir {} --config {}", store.display(), file.display()));
+    let size = || run(&format!("cluster config {} b maxMessageSize --json", daemon.flag()), "").stdout;
+    assert!(size().contains("\"5000\""));
+    // A wrong file changes nothing, and the daemon goes on.
+    std::fs::write(&file, "maxMessageSize=1\n").expect("the folder is writable");
+    daemon.send(Signal::HUP);
+    assert!(size().contains("\"5000\""));
+    std::fs::write(&file, "maxMessageSize=6000\nbrokerName=other\n").expect("the folder is writable");
+    daemon.send(Signal::HUP);
+    let taken = (0..ASKED_MAX).any(|_| size().contains("\"6000\""));
+    assert!(taken, "the daemon did not read its file again");
+    assert!(daemon.terminate().success());
+}
