@@ -17,6 +17,7 @@ use troupemq_codec::Text;
 use troupemq_codec::topic::DataVersion;
 use troupemq_store::{Clock, IndexReader, LogReader, QueueTable, StoreConfig};
 
+use crate::assignment::Assignments;
 use crate::cold_flow::ColdFlow;
 use crate::cold_reader::ColdReaders;
 use crate::commit_log::CommitLog;
@@ -78,6 +79,7 @@ pub const CAST: &[Role] = &[
     role("Groups", "broker", "configuration of consumer groups; publishes the views of groups"),
     role("RebalanceCoordinator", "consumer group", "members, subscriptions, leases on queues"),
     role("ConsumerOffsets", "store", "committed offsets, resets"),
+    role("Assignments", "broker", "how each group reads each topic, the queues of topics on other brokers"),
     role("HeartbeatScanner", "broker", "last-seen times of clients, connections of producers"),
     role("Registrar", "broker", "registration with every name server"),
     role("Schedule", "store", "the delay levels and how far each is delivered"),
@@ -117,6 +119,8 @@ pub struct BrokerCast {
     pub schedule: Addr<Schedule>,
     /// Decides transactions.
     pub transactions: Addr<TransactionChecker>,
+    /// How many transactions are open, as their owner last said.
+    pub open_halves: Arc<AtomicUsize>,
     /// How long messages are kept, in ms.
     pub reserved_ms: i64,
     /// Records of the log.
@@ -163,6 +167,8 @@ pub struct BrokerCast {
     pub pending_resets: Arc<AtomicUsize>,
     /// Which clients live.
     pub heartbeats: Addr<HeartbeatScanner>,
+    /// How groups read topics, and where those are.
+    pub assignments: Addr<Assignments>,
     /// Registers the broker with the name servers.
     pub registrar: Addr<Registrar>,
     /// Where connections of our own are taken in; see `net::dialer`.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use troupemq_codec::request::RequestMode;
 use troupemq_store::{Clock, StoreConfig, SystemClock};
 
 use crate::name_server::NameServerConfig;
@@ -160,6 +161,18 @@ pub struct BrokerConfig {
     pub transaction_check_max: i32,
     /// Time between two rounds of such questions, in ms. Default: 30 000. Bounds: 1.. .
     pub transaction_check_interval: i64,
+    /// Transactions that may be open; further half messages are refused. Default: 16 777 216.
+    /// Bounds: 1..=268 435 456.
+    pub open_transactions_max: usize,
+    /// How a group reads a topic when nobody said how: PULL or POP. Default: PULL.
+    pub default_message_request_mode: RequestMode,
+    /// Members behind one that pops whose queues it shares, when nobody said how many; 0 or less: all.
+    /// Default: -1. Bounds: -1..=65 536.
+    pub default_pop_share_queue_num: i32,
+    /// Whether QUERY_ASSIGNMENT divides queues; if not, every client is given all. Default: true.
+    pub server_load_balancer_enable: bool,
+    /// How old a route may be by which queues are divided, in ms. Default: 30 000. Bounds: 10.. .
+    pub load_balance_poll_name_server_interval: i64,
     /// Most messages of one answer to a query by key. Default: 64. Bounds: 1..=4096.
     pub max_msgs_num_batch: i32,
     /// Most messages of one answer to a query by unique key. Default: 32. Bounds: 1..=4096.
@@ -197,6 +210,14 @@ pub const RELOADABLE: &[&str] = &[
     "enablePropertyFilter",
     "useServerSideResetOffset",
     "rejectTransactionMessage",
+    "defaultMessageRequestMode",
+    "defaultPopShareQueueNum",
+    "serverLoadBalancerEnable",
+    "loadBalancePollNameServerInterval",
+    "openTransactionsMax",
+    "transactionTimeOut",
+    "transactionCheckMax",
+    "transactionCheckInterval",
     "maxMsgsNumBatch",
     "defaultQueryMaxNum",
     "startAcceptSendRequestTimeStamp",
@@ -371,6 +392,10 @@ impl BrokerConfig {
         within("transactionTimeOut", self.transaction_time_out, 1, i64::MAX, "1..")?;
         within("transactionCheckMax", self.transaction_check_max, 1, 1000, "1..=1000")?;
         within("transactionCheckInterval", self.transaction_check_interval, 1, i64::MAX, "1..")?;
+        let interval = self.load_balance_poll_name_server_interval;
+        within("loadBalancePollNameServerInterval", interval, 10, i64::MAX, "10..")?;
+        within("defaultPopShareQueueNum", self.default_pop_share_queue_num, -1, 65_536, "-1..=65536")?;
+        within("openTransactionsMax", self.open_transactions_max, 1, 1 << 28, "1..=268435456")?;
         within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")?;
         self.check_filters()
     }
@@ -438,6 +463,11 @@ impl Default for BrokerConfig {
             transaction_time_out: 6000,
             transaction_check_max: 15,
             transaction_check_interval: 30_000,
+            default_message_request_mode: RequestMode::Pull,
+            default_pop_share_queue_num: -1,
+            server_load_balancer_enable: true,
+            load_balance_poll_name_server_interval: 30_000,
+            open_transactions_max: 16 << 20,
             max_msgs_num_batch: 64,
             default_query_max_num: 32,
             sync_flush_timeout: 5000,

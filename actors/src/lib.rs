@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod assignment;
 pub mod cast;
 pub mod cold_flow;
 pub mod cold_reader;

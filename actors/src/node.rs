@@ -11,6 +11,8 @@
 //!
 //! Contents: `broker` and `name_server` build the parts, `naming` what a broker is known by.
 
+#[cfg(test)]
+mod assignment_test;
 mod broker;
 mod delivery;
 #[cfg(test)]
@@ -25,6 +27,8 @@ mod golden_test;
 mod group_test;
 #[cfg(test)]
 mod hostile_test;
+#[cfg(test)]
+mod model_test;
 mod name_server;
 mod naming;
 #[cfg(test)]
@@ -33,9 +37,13 @@ mod people;
 #[cfg(test)]
 mod read_test;
 #[cfg(test)]
+mod retry_test;
+#[cfg(test)]
 mod send_test;
 #[cfg(test)]
 mod topic_test;
+#[cfg(test)]
+mod transaction_test;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -58,6 +58,11 @@ pub struct LinkLost(pub LinkId);
 #[rtype(result = "Vec<Standing>")]
 pub struct Standings;
 
+/// The connections to name servers that are there. Sent by those who ask one for a route.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "Vec<Arc<Link>>")]
+pub struct Connections;
+
 /// What a name server knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
@@ -291,6 +296,15 @@ impl Handler<Standings> for Registrar {
             failure: server.failure.clone(),
         };
         self.servers.iter().map(standing).collect()
+    }
+}
+
+impl Handler<Connections> for Registrar {
+    type Result = Vec<Arc<Link>>;
+
+    fn handle(&mut self, _: Connections, _: &mut Context<Registrar>) -> Self::Result {
+        let links = self.servers.iter().filter_map(|server| server.link.clone());
+        links.filter(|link| !link.is_closed()).collect()
     }
 }
 

@@ -30,6 +30,7 @@ use troupemq_codec::request::{
     UpdateAndGetGroupForbidden, UpdateBrokerConfig, UpdateColdDataFlowCtrConfig, UpdateConsumerOffset,
     ViewBrokerStatsData, ViewMessageById,
 };
+use troupemq_codec::request::{QueryAssignment, ResumeCheckHalfMessage, SetMessageRequestMode};
 
 use crate::admin::{
     absent, clients, cold, files, forward, groups, progress, reset, runtime, settings, slaves, topic,
@@ -37,7 +38,7 @@ use crate::admin::{
 };
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link};
-use crate::{heartbeat, name_server, offsets, query, rebalance, reply, send_back, transaction};
+use crate::{assignment, heartbeat, name_server, offsets, query, rebalance, reply, send_back, transaction};
 
 /// A future of an answer that lives on one arbiter.
 pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -96,15 +97,11 @@ impl Served {
 
 async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
     match call.command.code {
-        EndTransaction::CODE => transaction::end_transaction(cast, call).await,
         SendReplyMessage::CODE | SendReplyMessageV2::CODE => reply::send_reply(cast, call).await,
-        ConsumerSendMsgBack::CODE => send_back::send_back(cast, call).await,
         HeartBeat::CODE => heartbeat::answers::heart_beat(cast, call).await,
         UnregisterClient::CODE => heartbeat::answers::unregister_client(cast, call).await,
         CheckClientConfig::CODE => heartbeat::answers::check_client_config(cast, call),
         GetConsumerListByGroup::CODE => rebalance::answers::consumer_list(cast, call).await,
-        LockBatchMq::CODE => rebalance::answers::lock_batch(cast, call).await,
-        UnlockBatchMq::CODE => rebalance::answers::unlock_batch(cast, call).await,
         QueryConsumerOffset::CODE => offsets::answers::query(cast, call).await,
         UpdateConsumerOffset::CODE => offsets::answers::update(cast, call).await,
         SearchOffsetByTimestamp::CODE => offsets::answers::search_by_time(cast, call).await,
@@ -160,6 +157,20 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         SetCommitlogReadMode::CODE => cold::read_mode(cast, call).await,
         UpdateAndGetGroupForbidden::CODE => groups::forbid(cast, call).await,
         QueryCorrectionOffset::CODE => progress::correction(cast, call).await,
+        _ => delivery(cast, call).await,
+    }
+}
+
+/// Requests about how messages are delivered: transactions, failures, who reads which queue.
+async fn delivery(cast: &BrokerCast, call: &Call) -> Answer {
+    match call.command.code {
+        EndTransaction::CODE => transaction::answers::end_transaction(cast, call).await,
+        ResumeCheckHalfMessage::CODE => transaction::answers::resume_check(cast, call).await,
+        ConsumerSendMsgBack::CODE => send_back::send_back(cast, call).await,
+        LockBatchMq::CODE => rebalance::answers::lock_batch(cast, call).await,
+        UnlockBatchMq::CODE => rebalance::answers::unlock_batch(cast, call).await,
+        QueryAssignment::CODE => assignment::answers::query_assignment(cast, call).await,
+        SetMessageRequestMode::CODE => assignment::answers::set_mode(cast, call).await,
         code => Err(absent::refuse(code)),
     }
 }

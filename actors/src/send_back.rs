@@ -14,9 +14,10 @@ use troupemq_codec::message::properties::{
 use troupemq_codec::message::{NewRecord, OffsetId, Properties, RecordView};
 use troupemq_codec::request::{ConsumerSendMsgBack, ConsumerSendMsgBackHeader};
 use troupemq_codec::{Command, Request, ResponseCode, Text};
+use troupemq_store::dispatch::SCHEDULE_TOPIC;
 
 use crate::cast::BrokerCast;
-use crate::detour::Wish;
+use crate::detour::{HALF_TOPIC, Wish};
 use crate::directory::GroupView;
 use crate::heartbeat::answers::group_view;
 use crate::net::{Answer, Call, Refusal};
@@ -25,9 +26,12 @@ use crate::send::place::retries_max;
 use crate::send::{Own, store};
 use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
 use crate::topics::EnsureGroupTopic;
+use crate::transaction::records::OP_TOPIC;
 
 /// Level of the first retry: 10 s with the usual levels.
 const FIRST_LEVEL: i32 = 3;
+/// Topics whose messages wait for their time or their decision: nobody has got them to send them back.
+const WAITING: [&str; 4] = [HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, "rmq_sys_wheel_timer"];
 /// Flag of topics in unit mode. Java: `TopicSysFlag.FLAG_UNIT_SUB`.
 const UNIT_SUBSCRIPTION: i32 = 2;
 
@@ -54,6 +58,12 @@ pub async fn send_back(cast: &BrokerCast, call: &Call) -> Answer {
         Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
     })?;
     let record = RecordView::parse(&bytes)?;
+    if WAITING.contains(&record.topic()) {
+        let (at, topic) = (header.log_offset, record.topic());
+        let remark =
+            format!("look message by offset failed, {at}: a message of {topic} was given to no consumer");
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+    }
     let copy = Copy { record, header: &header, version: call.command.version };
     let next = copy.next(&group);
     let topic = match next {

@@ -5,30 +5,32 @@
 //! - the first decision wins; the message and the note that its half is done are stored in one batch;
 //! - a check is counted only when a producer was there to be asked;
 //! - a half message that nobody decides goes to its own topic in the end and is never delivered;
-//! - nothing but the two topics and their progress is needed after a restart.
+//! - nothing but the two topics and their progress is needed after a restart;
+//! - while more are open than the settings allow, further half messages are refused.
 //!
-//! Contents: `halves` the state, `records` what is stored, `check` asking producers.
+//! Contents: `halves` the state, `open_set` what it is made of, `records` what is stored, `answers` the requests
+//! of clients and tools, `check` asking producers.
 
+pub mod answers;
 mod check;
 pub mod halves;
+mod open_set;
 pub mod records;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
-use troupemq_codec::request::{EndTransactionHeader, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK};
-use troupemq_codec::{Command, ResponseCode, Text};
-use troupemq_store::{LogReader, QueueTable, Unit};
+use bytes::Bytes;
+use troupemq_codec::Text;
+use troupemq_store::{ConsumeQueue, LogReader, QueueTable, Unit};
 
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
-use crate::net::{Answer, Call, Refusal};
 use crate::offsets::{CommitOffset, GroupQueue};
-use crate::query::record_at;
-use crate::send::store;
-use halves::{Half, Halves};
-use records::{HalfView, OP_TOPIC, named_by_op, op};
+use halves::{Halves, Seen};
+use records::{HalfView, OP_TOPIC, named_by_op};
 
 /// Group whose offsets are the progress of transactions. Java: `CID_RMQ_SYS_TRANS`.
 pub const PROGRESS_GROUP: &str = "CID_RMQ_SYS_TRANS";
@@ -39,15 +41,26 @@ const READ_MAX: usize = 4096;
 
 // ---- messages
 
-/// Decide the transaction of a half message. Sent by END_TRANSACTION; answered with the queue offset of the
-/// half message that is open now, or none when it is decided.
+/// Begin to decide the transaction of a half message. Sent by END_TRANSACTION, RESUME_CHECK_HALF_MESSAGE and the
+/// round of checks; whoever is told `Begun` says with [`Decided`] what became of it.
 #[derive(Debug, Message)]
-#[rtype(result = "Option<i64>")]
+#[rtype(result = "Decision")]
 pub struct Decide {
-    /// The half message that the producer names.
+    /// The half message that is named, or a negative number for none.
     pub queue_offset: i64,
     /// Its unique id.
     pub uniq_key: Text,
+}
+
+/// Whether a transaction may be decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, actix::MessageResponse)]
+pub enum Decision {
+    /// Yes: by the half message at this place, which is the one that is open now.
+    Begun(i64),
+    /// Another decision about it is being stored.
+    Busy,
+    /// It is not open: it was decided before.
+    Over,
 }
 
 /// What became of a decision. Sent by those who asked for it.
@@ -68,10 +81,24 @@ pub enum Decided {
     },
 }
 
-/// Those that are open and idle, oldest first, from an offset on. Sent by the round of checks.
+/// Half messages that are open and idle, oldest first, from an offset on. Sent by the round of checks.
 #[derive(Debug, Message)]
-#[rtype(result = "Vec<(i64, Half)>")]
+#[rtype(result = "OpenHalves")]
 struct OpenFrom(i64);
+
+/// Half messages that are open.
+#[derive(Debug, Default, actix::MessageResponse)]
+struct OpenHalves {
+    /// Their places in the half topic and in the log.
+    places: Vec<(i64, u64)>,
+    /// Those below this place hold up the progress.
+    move_below: i64,
+}
+
+/// A half message cannot be read any more. Sent by the round of checks.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Forget(i64);
 
 /// Hand the progress over now. Sent by the node when it stops.
 #[derive(Debug, Message)]
@@ -103,8 +130,10 @@ impl TransactionChecker {
         let committed = (start(HALF_TOPIC, half), start(OP_TOPIC, ops));
         let mut checker =
             TransactionChecker { halves: Halves::from(committed.0, committed.1), committed, cast };
-        checker.read_ops();
         checker.read_halves();
+        checker.read_ops();
+        checker.halves.all_read();
+        checker.publish();
         checker
     }
 
@@ -117,18 +146,27 @@ impl TransactionChecker {
     }
 
     fn read_halves(&mut self) {
+        if let Some(queue) = self.half_queue().filter(|queue| queue.min_offset() > self.halves.read_to()) {
+            self.halves.forget_below(queue.min_offset());
+        }
         read(&self.cast.queues, HALF_TOPIC, self.halves.read_to(), |unit| {
             let bytes = record_of(&self.cast.log, &unit);
-            let half = bytes.and_then(|bytes| {
-                let uniq_key = Text::from(HalfView::parse(&bytes)?.uniq_key);
-                Some(Half { uniq_key, log_offset: unit.log_offset, size: unit.size })
-            });
-            self.halves.read(unit.queue_offset, half);
+            self.halves.read(unit.queue_offset, bytes.and_then(|bytes| seen(&bytes)));
         });
+    }
+
+    fn half_queue(&self) -> Option<Arc<ConsumeQueue>> {
+        self.cast.queues.get(HALF_TOPIC, 0)
+    }
+
+    /// Tells those who take half messages in how many are open.
+    fn publish(&self) {
+        self.cast.open_halves.store(self.halves.open(), Ordering::Relaxed);
     }
 
     fn commit_progress(&mut self) -> Vec<CommitOffset> {
         self.read_halves();
+        self.publish();
         let progress = self.halves.progress();
         if progress == self.committed {
             return Vec::new();
@@ -140,6 +178,21 @@ impl TransactionChecker {
             CommitOffset { of, queue_offset }
         };
         vec![commit(HALF_TOPIC, progress.0), commit(OP_TOPIC, progress.1)]
+    }
+
+    fn open_from(&mut self, from: i64) -> OpenHalves {
+        self.read_halves();
+        let Some(queue) = self.half_queue() else { return OpenHalves::default() };
+        self.halves.forget_below(queue.min_offset());
+        let taken: Vec<i64> = self.halves.idle_from(from).take(check::TAKEN_MAX).collect();
+        let mut places = Vec::with_capacity(taken.len());
+        for queue_offset in taken {
+            match queue.unit(queue_offset).filter(|unit| !unit.is_hole()) {
+                Some(unit) => places.push((queue_offset, unit.log_offset)),
+                None => self.halves.forget(queue_offset),
+            }
+        }
+        OpenHalves { places, move_below: self.halves.move_below() }
     }
 }
 
@@ -155,11 +208,17 @@ fn read(queues: &QueueTable, topic: &str, from: i64, mut take: impl FnMut(Unit))
     }
 }
 
-fn record_of(log: &LogReader, unit: &Unit) -> Option<bytes::Bytes> {
+fn record_of(log: &LogReader, unit: &Unit) -> Option<Bytes> {
     if unit.is_hole() {
         return None;
     }
     log.slice(unit.log_offset, usize::try_from(unit.size).ok()?)
+}
+
+/// What a record of the half topic says; none if it says not where its message goes.
+fn seen(bytes: &[u8]) -> Option<Seen> {
+    let half = HalfView::parse(bytes)?;
+    Some(Seen { copy_of: half.is_copy().then(|| Text::from(half.uniq_key)), moved_from: half.moved_from })
 }
 
 impl Actor for TransactionChecker {
@@ -178,11 +237,16 @@ impl Actor for TransactionChecker {
 }
 
 impl Handler<Decide> for TransactionChecker {
-    type Result = Option<i64>;
+    type Result = Decision;
 
-    fn handle(&mut self, wanted: Decide, _: &mut Context<TransactionChecker>) -> Option<i64> {
+    fn handle(&mut self, wanted: Decide, _: &mut Context<TransactionChecker>) -> Decision {
         self.read_halves();
-        self.halves.decide(wanted.queue_offset, &wanted.uniq_key)
+        self.publish();
+        match self.halves.current(wanted.queue_offset, &wanted.uniq_key) {
+            None => Decision::Over,
+            Some(current) if self.halves.begin(current) => Decision::Begun(current),
+            Some(_) => Decision::Busy,
+        }
     }
 }
 
@@ -194,15 +258,23 @@ impl Handler<Decided> for TransactionChecker {
             Decided::Stored { queue_offset, op_offset } => self.halves.done(op_offset, &[queue_offset]),
             Decided::Failed { queue_offset } => self.halves.undecided(queue_offset),
         }
+        self.publish();
     }
 }
 
 impl Handler<OpenFrom> for TransactionChecker {
-    type Result = Vec<(i64, Half)>;
+    type Result = OpenHalves;
 
-    fn handle(&mut self, OpenFrom(from): OpenFrom, _: &mut Context<TransactionChecker>) -> Self::Result {
-        self.read_halves();
-        self.halves.idle_from(from).take(check::TAKEN_MAX).map(|(at, half)| (at, half.clone())).collect()
+    fn handle(&mut self, OpenFrom(from): OpenFrom, _: &mut Context<TransactionChecker>) -> OpenHalves {
+        self.open_from(from)
+    }
+}
+
+impl Handler<Forget> for TransactionChecker {
+    type Result = ();
+
+    fn handle(&mut self, Forget(queue_offset): Forget, _: &mut Context<TransactionChecker>) {
+        self.halves.forget(queue_offset);
     }
 }
 
@@ -224,80 +296,7 @@ impl Handler<CountOpen> for TransactionChecker {
     type Result = usize;
 
     fn handle(&mut self, _: CountOpen, _: &mut Context<TransactionChecker>) -> usize {
+        self.read_halves();
         self.halves.open()
     }
-}
-
-// ---- END_TRANSACTION
-
-/// Answers END_TRANSACTION.
-pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
-    let header: EndTransactionHeader = call.command.header()?;
-    if !matches!(header.outcome, TRANSACTION_COMMIT | TRANSACTION_ROLLBACK) {
-        return Ok(Command::response(ResponseCode::SUCCESS));
-    }
-    let found = u64::try_from(header.log_offset).ok().and_then(|at| record_at(&cast.log, at));
-    let half = found.as_ref().and_then(|bytes| HalfView::parse(bytes));
-    let half = half
-        .filter(|half| half.record.topic() == HALF_TOPIC)
-        .ok_or_else(|| refused("Find prepared transaction message failed"))?;
-    check(cast, &header, &half)?;
-    let wanted = Decide { queue_offset: header.queue_offset, uniq_key: Text::from(half.uniq_key) };
-    let Some(queue_offset) = cast.transactions.send(wanted).await? else {
-        return Err(refused("the transaction was decided before"));
-    };
-    match decide(cast, &half, (header.outcome, queue_offset)).await {
-        Ok(op_offset) => {
-            cast.transactions.send(Decided::Stored { queue_offset, op_offset }).await?;
-            Ok(Command::response(ResponseCode::SUCCESS))
-        }
-        Err(refusal) => {
-            cast.transactions.send(Decided::Failed { queue_offset }).await?;
-            Err(refusal)
-        }
-    }
-}
-
-fn check(cast: &BrokerCast, header: &EndTransactionHeader, half: &HalfView<'_>) -> Result<(), Refusal> {
-    let config = cast.config.load();
-    if let Some(seconds) = half.immunity_s.filter(|_| header.from_check != Some(true)) {
-        let immunity_ms = seconds.saturating_mul(1000).max(config.transaction_time_out);
-        let age_ms = cast.now_ms() - half.record.born_timestamp_ms();
-        if age_ms > immunity_ms {
-            let remark = format!("the half message is {age_ms} ms old, {immunity_ms} ms are allowed");
-            return Err(Refusal::new(ResponseCode::ILLEGAL_OPERATION, remark));
-        }
-    }
-    if half.group != header.producer_group.as_str() {
-        return Err(refused("The producer group wrong"));
-    }
-    if half.record.queue_offset() != header.queue_offset {
-        return Err(refused("The transaction state table offset wrong"));
-    }
-    Ok(())
-}
-
-/// Stores the decision; gives the offset of the op message.
-async fn decide(
-    cast: &BrokerCast,
-    half: &HalfView<'_>,
-    (outcome, queue_offset): (i32, i64),
-) -> Result<i64, Refusal> {
-    let body = format!("{queue_offset},");
-    let done = op(cast, &body);
-    let stored = if outcome == TRANSACTION_COMMIT {
-        let detour = half.detour(cast)?;
-        let more: &[u8] = detour.as_ref().map_or(&[], |detour| &detour.properties);
-        let pieces = [half.record.properties().as_bytes(), more];
-        store(cast, &[half.committed(detour.as_ref(), &pieces), done]).await?
-    } else {
-        store(cast, &[done]).await?
-    };
-    // If the log was full between the two, the message is stored and its half is asked for again.
-    let last = stored.last().filter(|_| stored.len() == if outcome == TRANSACTION_COMMIT { 2 } else { 1 });
-    last.map(|op| op.queue_offset).ok_or_else(|| refused("the decision could not be noted"))
-}
-
-fn refused(remark: &str) -> Refusal {
-    Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
 }

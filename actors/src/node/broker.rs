@@ -263,6 +263,7 @@ fn start(
     Ok(Arc::new(BrokerCast {
         transactions,
         schedule,
+        open_halves: Arc::default(),
         reserved_ms: i64::from(below.store.reserved_hours) * 3_600_000,
         detours: Detours::new(levels, below.queues.clone()),
         config: shared,
@@ -288,6 +289,7 @@ fn start(
         offsets: people.offsets,
         pending_resets: people.pending_resets,
         heartbeats: people.heartbeats,
+        assignments: people.assignments,
         log: below.log,
         queues: below.queues,
         index: below.index,

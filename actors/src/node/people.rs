@@ -9,10 +9,11 @@ use std::sync::atomic::AtomicUsize;
 
 use actix::{Actor, Addr};
 use troupemq_codec::group::SubscriptionGroupTable;
-use troupemq_codec::request::ConsumerOffsetTable;
+use troupemq_codec::request::{ConsumerOffsetTable, RequestModeTable};
 use troupemq_store::tables::{ConsumerFilterTable, TableFile};
 use troupemq_store::{LogReader, StoreError};
 
+use crate::assignment::Assignments;
 use crate::config::{BrokerConfig, NodeClock};
 use crate::detour::HALF_TOPIC;
 use crate::directory::Directory;
@@ -35,6 +36,7 @@ pub(super) struct PeopleTables {
     offsets: (TableFile<ConsumerOffsetTable>, ConsumerOffsetTable),
     filters: (FilterTable, TableFile<ConsumerFilterTable>),
     book: FilterBook,
+    modes: (TableFile<RequestModeTable>, RequestModeTable),
 }
 
 impl PeopleTables {
@@ -44,7 +46,8 @@ impl PeopleTables {
         (filters, book): ((FilterTable, TableFile<ConsumerFilterTable>), FilterBook),
     ) -> Result<PeopleTables, StoreError> {
         let (groups, offsets) = (TableFile::open(store_dir)?, TableFile::open(store_dir)?);
-        Ok(PeopleTables { groups, offsets, filters, book })
+        let modes = TableFile::open(store_dir)?;
+        Ok(PeopleTables { groups, offsets, filters, book, modes })
     }
 
     /// How far transactions were read: half messages, then what was decided about them.
@@ -64,6 +67,7 @@ pub(super) struct People {
     pub(super) filters: Addr<Filters>,
     pub(super) book: FilterBook,
     pub(super) offsets: Addr<ConsumerOffsets>,
+    pub(super) assignments: Addr<Assignments>,
     pub(super) heartbeats: Addr<HeartbeatScanner>,
     pub(super) pending_resets: Arc<AtomicUsize>,
     pub(super) stats: Arc<Stats>,
@@ -91,13 +95,16 @@ impl People {
         let (file, saved) = tables.offsets;
         let offsets =
             ConsumerOffsets::new(saved, file, pending_resets.clone(), stats.clone(), clock.clone()).start();
+        stage.enter("Assignments");
+        let (file, saved) = tables.modes;
+        let assignments = Assignments::new(file, saved, clock.clone()).start();
         stage.enter("HeartbeatScanner");
         let heartbeats = HeartbeatScanner::new(directory.clone(), clock.clone()).start();
         watchdog.watch("Groups", groups.clone());
         watchdog.watch("Filters", filters.clone());
         watchdog.watch("ConsumerOffsets", offsets.clone());
         watchdog.watch("HeartbeatScanner", heartbeats.clone());
-        People { groups, filters, book, offsets, heartbeats, pending_resets, stats }
+        People { groups, filters, book, offsets, assignments, heartbeats, pending_resets, stats }
     }
 
     /// Saves what changed.

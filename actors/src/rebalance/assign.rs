@@ -5,6 +5,8 @@
 //!   broker come to the same result;
 //! - in clustering each queue is given to exactly one member.
 
+use std::collections::BTreeSet;
+
 use troupemq_codec::Text;
 use troupemq_codec::topic::MessageQueue;
 
@@ -49,6 +51,34 @@ pub fn assign(
         Strategy::Average => average(&queues, members.len(), index),
         Strategy::Circle => queues.into_iter().skip(index).step_by(members.len()).collect(),
     }
+}
+
+/// The queues of `queues` from which `client_id` pops: with a share of `count` its own and those of the `count` members
+/// behind it. With no share, or one of all members, everything of every broker, which is called queue -1.
+#[must_use]
+pub fn share(
+    strategy: Strategy,
+    queues: &[MessageQueue],
+    client_ids: &[Text],
+    (client_id, count): (&Text, i32),
+) -> Vec<MessageQueue> {
+    let members: BTreeSet<&Text> = client_ids.iter().collect();
+    let count = usize::try_from(count).unwrap_or(0);
+    if count == 0 || count >= members.len().saturating_sub(1) {
+        let whole = |queue: &MessageQueue| MessageQueue { queue_id: -1, ..queue.clone() };
+        let brokers: BTreeSet<MessageQueue> = queues.iter().map(whole).collect();
+        return brokers.into_iter().collect();
+    }
+    let members: Vec<&Text> = members.into_iter().collect();
+    let Some(index) = members.iter().position(|member| *member == client_id) else { return Vec::new() };
+    if members.len() > queues.len() {
+        // So that nobody is left without a queue.
+        let mut sorted = queues.to_vec();
+        sorted.sort();
+        return sorted.into_iter().cycle().skip(index).take(1).collect();
+    }
+    let sharers = members.iter().cycle().skip(index).take(count + 1);
+    sharers.flat_map(|member| assign(strategy, queues, client_ids, member)).collect()
 }
 
 fn average(queues: &[MessageQueue], members: usize, index: usize) -> Vec<MessageQueue> {
@@ -123,6 +153,25 @@ mod tests {
         let mut twice = members(2);
         twice.push(Text::from("client-0"));
         assert_eq!(assign(Strategy::Average, &queues(4), &twice, &Text::from("client-1")).len(), 2);
+    }
+
+    fn shared(queue_count: i32, member_count: usize, count: i32) -> Vec<Vec<i32>> {
+        let (members, queues) = (members(member_count), queues(queue_count));
+        let of = |member| share(Strategy::Average, &queues, &members, (member, count));
+        members.iter().map(|member| of(member).iter().map(|queue| queue.queue_id).collect()).collect()
+    }
+
+    /// 3.10 #56.
+    #[test]
+    fn who_pops_shares_queues_with_the_members_before_it() {
+        assert_eq!(shared(6, 3, 1), [vec![0, 1, 2, 3], vec![2, 3, 4, 5], vec![4, 5, 0, 1]]);
+        for everything in [-1, 0, 2, 9] {
+            assert_eq!(shared(6, 3, everything), [vec![-1], vec![-1], vec![-1]], "{everything}");
+        }
+        assert_eq!(shared(2, 4, 1), [vec![0], vec![1], vec![0], vec![1]], "nobody is left without");
+        assert_eq!(shared(0, 4, 1), [const { Vec::<i32>::new() }; 4]);
+        let stranger = Text::from("stranger");
+        assert!(share(Strategy::Average, &queues(6), &members(4), (&stranger, 1)).is_empty());
     }
 
     #[test]

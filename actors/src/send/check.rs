@@ -4,6 +4,8 @@
 //! - limits are of bytes, as they stand in the frame;
 //! - remarks that clients match are RocketMQ's.
 
+use std::sync::atomic::Ordering;
+
 use troupemq_codec::ResponseCode;
 use troupemq_codec::message::properties::{
     DELAY, INNER_NUM, KEYS, POP_CK, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC,
@@ -129,6 +131,9 @@ impl<'a> Marks<'a> {
             let remark = format!("the broker[{host}] sending transaction message is forbidden");
             return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
         }
+        if self.is_transaction {
+            check_open(cast)?;
+        }
         if self.is_timed && !self.has_level() {
             let remark = format!("the broker[{host}] does not deliver timer messages");
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
@@ -138,6 +143,16 @@ impl<'a> Marks<'a> {
         }
         Ok(())
     }
+}
+
+/// Refuses half of a transaction while too many are open.
+fn check_open(cast: &BrokerCast) -> Result<(), Refusal> {
+    let (open, max) = (cast.open_halves.load(Ordering::Relaxed), cast.config.load().open_transactions_max);
+    if open < max {
+        return Ok(());
+    }
+    let remark = format!("{open} transactions are open, openTransactionsMax = {max} allows no more");
+    Err(Refusal::new(ResponseCode::SYSTEM_BUSY, remark))
 }
 
 #[cfg(test)]

@@ -2,23 +2,26 @@
 //!
 //! Invariants:
 //! - a half message is asked about when it is old enough, once a round, and at most as often as configured;
-//! - who is asked gets the offsets of the newest copy, so that its answer finds it.
+//! - who is asked gets the offsets of the newest copy, so that its answer finds it;
+//! - a half message that waits while very many after it are done is moved behind them, uncounted, so that a restart
+//!   need not read all of those.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Addr, WeakAddr};
+use troupemq_codec::message::Properties;
+use troupemq_codec::message::properties::WAIT;
 use troupemq_codec::request::{CheckTransactionState, CheckTransactionStateHeader};
 use troupemq_codec::{Command, Text};
 
-use super::halves::Half;
 use super::records::{GIVEN_UP_TOPIC, HalfView, op};
-use super::{Decide, Decided, OpenFrom, TransactionChecker};
+use super::{Decide, Decided, Decision, Forget, OpenFrom, TransactionChecker};
 use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
 use crate::detour::HALF_TOPIC;
 use crate::heartbeat::ProducersInTurn;
-use crate::net::{Link, Refusal};
+use crate::net::{Link, Refusal, ToSession};
 use crate::query::record_at;
 use crate::send::{StoredOwn, store};
 use crate::topics::EnsureGroupTopic;
@@ -62,15 +65,19 @@ async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<
     let mut from = 0;
     loop {
         let open = checker.send(OpenFrom(from)).await?;
-        let Some((last, _)) = open.last() else { return Ok(()) };
+        let Some((last, _)) = open.places.last() else { return Ok(()) };
         from = last + 1;
-        for (queue_offset, half) in &open {
-            let Some(bytes) = record_at(&cast.log, half.log_offset) else { continue };
-            let Some(view) = HalfView::parse(&bytes) else { continue };
+        for (queue_offset, log_offset) in &open.places {
+            let bytes = record_at(&cast.log, *log_offset);
+            let Some(view) = bytes.as_ref().and_then(|bytes| HalfView::parse(bytes)) else {
+                tracing::warn!(queue_offset, log_offset, "a half message cannot be read any more");
+                checker.send(Forget(*queue_offset)).await?;
+                continue;
+            };
             if view.record.store_timestamp_ms() >= started_ms {
                 return Ok(());
             }
-            look_at(cast, checker, (*queue_offset, half), &view).await?;
+            look_at(cast, checker, (*queue_offset, *queue_offset < open.move_below), &view).await?;
         }
     }
 }
@@ -78,30 +85,32 @@ async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<
 async fn look_at(
     cast: &BrokerCast,
     checker: &Addr<TransactionChecker>,
-    (queue_offset, half): (i64, &Half),
+    (queue_offset, is_in_the_way): (i64, bool),
     view: &HalfView<'_>,
 ) -> Result<(), Refusal> {
     let age_ms = cast.now_ms() - view.record.born_timestamp_ms();
-    let link = match verdict(&cast.config.load(), cast.reserved_ms, (view.checks, view.immunity_s), age_ms) {
-        Verdict::Leave => return Ok(()),
-        Verdict::GiveUp => None,
-        Verdict::Ask => match producer(cast, view.group).await? {
-            None => {
-                tracing::info!(
-                    group = view.group,
-                    queue_offset,
-                    "nobody is there to be asked about a transaction"
-                );
-                return Ok(());
-            }
-            link => link,
-        },
-    };
-    let wanted = Decide { queue_offset, uniq_key: half.uniq_key.clone() };
-    let Some(queue_offset) = checker.send(wanted).await? else { return Ok(()) };
-    let replaced = match link {
-        Some(link) => ask(cast, view, (queue_offset, &link)).await,
-        None => give_up(cast, view, queue_offset).await,
+    let mut verdict = verdict(&cast.config.load(), cast.reserved_ms, (view.checks, view.immunity_s), age_ms);
+    let mut links = Vec::new();
+    if verdict == Verdict::Ask {
+        links = producers(cast, view.group).await?;
+        if links.is_empty() {
+            let group = view.group;
+            tracing::info!(group, queue_offset, "nobody is there to be asked about a transaction");
+            verdict = Verdict::Leave;
+        }
+    }
+    if verdict == Verdict::Leave && !is_in_the_way {
+        return Ok(());
+    }
+    let wanted = Decide { queue_offset, uniq_key: Text::from(view.uniq_key) };
+    let Decision::Begun(queue_offset) = checker.send(wanted).await? else { return Ok(()) };
+    let replaced = match verdict {
+        Verdict::Ask => ask(cast, view, (queue_offset, &links)).await,
+        Verdict::GiveUp => give_up(cast, view, queue_offset).await,
+        Verdict::Leave => {
+            let moved = Copied { checks: view.checks, instead_of: Some(queue_offset) };
+            copy(cast, view, moved).await.map(|copied| copied.op_offset)
+        }
     };
     let decided = match &replaced {
         Ok(op_offset) => Decided::Stored { queue_offset, op_offset: *op_offset },
@@ -111,21 +120,64 @@ async fn look_at(
     replaced.map(|_| ())
 }
 
-/// A producer of the group whose connection lives, another one each time.
-async fn producer(cast: &BrokerCast, group: &str) -> Result<Option<Arc<Link>>, Refusal> {
+/// The producers of the group whose connections live, beginning with another one each time.
+async fn producers(cast: &BrokerCast, group: &str) -> Result<Vec<Arc<Link>>, Refusal> {
     let links = cast.heartbeats.send(ProducersInTurn(Text::from(group))).await?;
-    Ok(links.into_iter().filter_map(|id| cast.directory.link(id)).find(|link| !link.is_closed()))
+    Ok(links.into_iter().filter_map(|id| cast.directory.link(id)).filter(|link| !link.is_closed()).collect())
 }
 
-/// Puts a copy at the end of the half topic and asks about that one.
-async fn ask(cast: &BrokerCast, view: &HalfView<'_>, (old, link): (i64, &Link)) -> Result<i64, Refusal> {
-    let properties = view.counted_up();
+/// A copy of a half message to be made at the end of the half topic.
+pub(super) struct Copied {
+    /// How often it was checked.
+    pub(super) checks: i32,
+    /// The half message that it replaces, if there is one that is open.
+    pub(super) instead_of: Option<i64>,
+}
+
+/// Where a copy is, and the op message about the half message it replaces; -1 if it replaces none.
+pub(super) struct Copy {
+    at: StoredOwn,
+    pub(super) op_offset: i64,
+    properties: Properties,
+}
+
+/// Puts a copy at the end of the half topic.
+pub(super) async fn copy(cast: &BrokerCast, view: &HalfView<'_>, how: Copied) -> Result<Copy, Refusal> {
+    let properties = view.with_checks(how.checks);
     let pieces = [&properties.encoded()[..]];
-    let body = format!("{old},");
-    let stored = store(cast, &[view.copied(HALF_TOPIC, &pieces), op(cast, &body)]).await?;
-    let [copy, done] = &stored[..] else { return Err(Refusal::gone("the half topic")) };
-    link.send(question(cast, view, (copy, &properties.encoded()[..])));
-    Ok(done.queue_offset)
+    let again = view.copied(HALF_TOPIC, &pieces);
+    let body = how.instead_of.map(|old| format!("{old},"));
+    let stored = match &body {
+        Some(body) => store(cast, &[again, op(cast, body)]).await?,
+        None => store(cast, &[again]).await?,
+    };
+    match &stored[..] {
+        [at] if body.is_none() => Ok(Copy { at: *at, op_offset: -1, properties }),
+        [at, done] => Ok(Copy { at: *at, op_offset: done.queue_offset, properties }),
+        _ => Err(Refusal::gone("the half topic")),
+    }
+}
+
+/// Puts a counted copy at the end of the half topic and asks the first producer that takes the question about it.
+async fn ask(
+    cast: &BrokerCast,
+    view: &HalfView<'_>,
+    (old, links): (i64, &[Arc<Link>]),
+) -> Result<i64, Refusal> {
+    let counted = Copied { checks: view.checks.saturating_add(1), instead_of: Some(old) };
+    let mut copy = copy(cast, view, counted).await?;
+    // As Java's question says.
+    copy.properties.set(WAIT, "false");
+    let question = question(cast, view, (&copy.at, &copy.properties.encoded()[..]));
+    let is_asked = links.iter().any(|link| link.hand(ToSession::Push(question.clone())).is_ok());
+    if !is_asked {
+        tracing::info!(
+            group = view.group,
+            queue_offset = old,
+            "no producer took the question about a transaction"
+        );
+    }
+    Ok(copy.op_offset)
 }
 
 fn question(cast: &BrokerCast, view: &HalfView<'_>, (copy, properties): (&StoredOwn, &[u8])) -> Command {

@@ -1,48 +1,58 @@
-//! Half messages that are not decided yet.
+//! Half messages that are not decided yet, by their places in the half topic.
 //!
 //! Invariants:
 //! - plain state: no time, no I/O;
 //! - a transaction is decided once: the first answer wins, whichever of its half messages it names;
-//! - the saved progress never passes a half message that is still open.
+//! - the saved progress never passes a half message that is still open, and never goes back;
+//! - an open half message costs some bits, not a record: what it says stays in the log. Only of the copies that
+//!   checks have made is the unique id kept, of [`COPIES_MAX`] at most. A late answer to an older copy of one beyond
+//!   that is refused, and its producer is asked again.
+
+#[cfg(test)]
+mod halves_test;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use troupemq_codec::Text;
 
-/// A half message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Half {
-    /// Its unique id, by which all half messages of one transaction know each other.
-    pub uniq_key: Text,
-    /// Where its record is.
-    pub log_offset: u64,
-    /// Bytes of the record.
-    pub size: u32,
+use super::open_set::OpenSet;
+
+/// Copies whose unique ids are kept.
+pub const COPIES_MAX: usize = 65_536;
+/// Op messages whose progress is kept together.
+const OPS_TOGETHER: i64 = 256;
+/// Half messages that may lie between the oldest open one and the newest, beside four for each open one.
+const SPAN_MIN: i64 = 65_536;
+
+/// What a half message says that its place does not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// The unique id, if this is a copy of an earlier half message.
+    pub copy_of: Option<Text>,
+    /// The earlier place that op messages may name instead of this one. Java moves half messages so.
+    pub moved_from: Option<i64>,
 }
 
-#[derive(Debug)]
-struct Open {
-    half: Half,
-    is_busy: bool,
-}
-
-/// The half messages of one broker, by their queue offsets.
+/// The half messages of one broker.
 #[derive(Debug, Default)]
 pub struct Halves {
-    open: BTreeMap<i64, Open>,
-    by_key: HashMap<Text, i64>,
-    /// Half messages that an op message named before they were read.
-    early: BTreeSet<i64>,
-    /// Op messages with the last half message each of them names.
+    open: OpenSet,
+    busy: BTreeSet<i64>,
+    copies: HashMap<Text, i64>,
+    keys: HashMap<i64, Text>,
+    /// Where those that Java has moved lie now; known while both topics are read for the first time.
+    moved: HashMap<i64, i64>,
+    /// The last half message that is named, by each [`OPS_TOGETHER`] op messages.
     ops: BTreeMap<i64, i64>,
     read_to: i64,
     ops_read_to: i64,
+    ops_progress: i64,
 }
 
 impl Halves {
     /// No half message is known; both topics are read from these offsets on.
     pub fn from(read_to: i64, ops_read_to: i64) -> Halves {
-        Halves { read_to, ops_read_to, ..Halves::default() }
+        Halves { read_to, ops_read_to, ops_progress: ops_read_to, ..Halves::default() }
     }
 
     /// The offset from which half messages are not read yet.
@@ -55,12 +65,18 @@ impl Halves {
         self.ops_read_to
     }
 
-    /// A half message was read; none if it cannot be read any more.
-    pub fn read(&mut self, queue_offset: i64, half: Option<Half>) {
+    /// A half message was read; none if it cannot be read any more. They are read in their order.
+    pub fn read(&mut self, queue_offset: i64, half: Option<Seen>) {
         self.read_to = self.read_to.max(queue_offset + 1);
-        let Some(half) = half.filter(|_| !self.early.remove(&queue_offset)) else { return };
-        self.by_key.insert(half.uniq_key.clone(), queue_offset);
-        self.open.insert(queue_offset, Open { half, is_busy: false });
+        let Some(half) = half else { return };
+        self.open.insert(queue_offset);
+        if let Some(from) = half.moved_from.filter(|_| self.moved.len() < COPIES_MAX) {
+            self.moved.insert(from, queue_offset);
+        }
+        if let Some(key) = half.copy_of.filter(|_| self.keys.len() < COPIES_MAX) {
+            self.copies.insert(key.clone(), queue_offset);
+            self.keys.insert(queue_offset, key);
+        }
     }
 
     /// An op message was read or written: these half messages are done.
@@ -68,41 +84,62 @@ impl Halves {
         self.ops_read_to = self.ops_read_to.max(op_offset + 1);
         for queue_offset in halves {
             self.close(*queue_offset);
-            if *queue_offset >= self.read_to {
-                self.early.insert(*queue_offset);
+            if let Some(now_at) = self.moved.remove(queue_offset) {
+                self.close(now_at);
             }
         }
-        self.ops.insert(op_offset, halves.iter().copied().max().unwrap_or(-1));
+        let last = halves.iter().copied().max().unwrap_or(-1);
+        let together = self.ops.entry(op_offset / OPS_TOGETHER).or_insert(last);
+        *together = last.max(*together);
+    }
+
+    /// Both topics were read: from now on op messages name the places where half messages lie.
+    pub fn all_read(&mut self) {
+        self.moved = HashMap::new();
+    }
+
+    /// A half message that cannot be read any more is forgotten, without an op message.
+    pub fn forget(&mut self, queue_offset: i64) {
+        self.close(queue_offset);
+    }
+
+    /// The half messages below an offset are not in the half topic any more.
+    pub fn forget_below(&mut self, min: i64) {
+        self.read_to = self.read_to.max(min);
+        let gone: Vec<i64> = self.open.from(0).take_while(|at| *at < min).collect();
+        gone.into_iter().for_each(|at| self.close(at));
     }
 
     fn close(&mut self, queue_offset: i64) {
-        let Some(open) = self.open.remove(&queue_offset) else { return };
-        if self.by_key.get(&open.half.uniq_key) == Some(&queue_offset) {
-            self.by_key.remove(&open.half.uniq_key);
+        self.open.remove(queue_offset);
+        self.busy.remove(&queue_offset);
+        let Some(key) = self.keys.remove(&queue_offset) else { return };
+        if self.copies.get(&key) == Some(&queue_offset) {
+            self.copies.remove(&key);
         }
     }
 
-    /// Begins to decide the transaction of a half message: names the one that is open now. None if it is
-    /// decided or being decided.
-    pub fn decide(&mut self, queue_offset: i64, uniq_key: &str) -> Option<i64> {
-        let current = match self.open.contains_key(&queue_offset) {
-            true => queue_offset,
-            false => *self.by_key.get(uniq_key)?,
-        };
-        let open = self.open.get_mut(&current)?;
-        (!std::mem::replace(&mut open.is_busy, true)).then_some(current)
+    /// The half message that is open now of the transaction that another one of it names; none if it is decided.
+    pub fn current(&self, queue_offset: i64, uniq_key: &str) -> Option<i64> {
+        if self.open.contains(queue_offset) {
+            return Some(queue_offset);
+        }
+        self.copies.get(uniq_key).copied()
+    }
+
+    /// Begins to decide an open half message; false if that has begun already.
+    pub fn begin(&mut self, queue_offset: i64) -> bool {
+        self.open.contains(queue_offset) && self.busy.insert(queue_offset)
     }
 
     /// The decision could not be stored.
     pub fn undecided(&mut self, queue_offset: i64) {
-        if let Some(open) = self.open.get_mut(&queue_offset) {
-            open.is_busy = false;
-        }
+        self.busy.remove(&queue_offset);
     }
 
     /// Those that are open and not being decided, oldest first, from an offset on.
-    pub fn idle_from(&self, from: i64) -> impl Iterator<Item = (i64, &Half)> {
-        self.open.range(from..).filter(|(_, open)| !open.is_busy).map(|(at, open)| (*at, &open.half))
+    pub fn idle_from(&self, from: i64) -> impl Iterator<Item = i64> {
+        self.open.from(from).filter(|at| !self.busy.contains(at))
     }
 
     /// How many are open.
@@ -110,105 +147,21 @@ impl Halves {
         self.open.len()
     }
 
+    /// Open half messages below this offset hold up the progress of too many that are done: they should be moved
+    /// to the end of their topic.
+    pub fn move_below(&self) -> i64 {
+        let open = i64::try_from(self.open.len()).unwrap_or(i64::MAX);
+        self.read_to.saturating_sub(open.saturating_mul(4).saturating_add(SPAN_MIN))
+    }
+
     /// Where to begin after a restart: in the half topic and in the op topic.
     pub fn progress(&mut self) -> (i64, i64) {
-        let half = self.open.first_key_value().map_or(self.read_to, |(first, _)| *first);
+        let half = self.open.first().unwrap_or(self.read_to);
         while let Some(first) = self.ops.first_entry().filter(|first| *first.get() < half) {
             first.remove();
         }
-        (half, self.ops.first_key_value().map_or(self.ops_read_to, |(first, _)| *first))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn half(key: &str) -> Option<Half> {
-        Some(Half { uniq_key: Text::from(key), log_offset: 0, size: 1 })
-    }
-
-    #[test]
-    fn the_first_decision_wins() {
-        let mut halves = Halves::default();
-        halves.read(0, half("a"));
-        assert_eq!(halves.decide(0, "a"), Some(0));
-        assert_eq!(halves.decide(0, "a"), None);
-        halves.undecided(0);
-        assert_eq!(halves.decide(0, "a"), Some(0));
-        halves.done(0, &[0]);
-        assert_eq!(halves.decide(0, "a"), None);
-    }
-
-    #[test]
-    fn a_late_answer_to_the_first_half_decides_its_copy() {
-        let mut halves = Halves::default();
-        halves.read(0, half("a"));
-        halves.read(1, half("a"));
-        halves.done(0, &[0]);
-        assert_eq!(halves.decide(0, "a"), Some(1));
-        assert_eq!(halves.decide(1, "a"), None);
-    }
-
-    #[test]
-    fn progress_stops_at_the_oldest_open_half() {
-        let mut halves = Halves::default();
-        (0..4).for_each(|at| halves.read(at, half(&format!("k{at}"))));
-        halves.done(0, &[2]);
-        halves.done(1, &[0]);
-        assert_eq!(halves.progress(), (1, 0));
-        halves.done(2, &[1]);
-        assert_eq!(halves.progress(), (3, 3));
-        halves.done(3, &[3, 4]);
-        assert_eq!(halves.progress(), (4, 3));
-        halves.read(4, half("k4"));
-        assert_eq!((halves.progress(), halves.open()), ((5, 4), 0));
-    }
-
-    /// Random transactions, answered once, twice or never, with restarts from the saved progress.
-    #[test]
-    fn whatever_happens_each_transaction_is_decided_at_most_once() {
-        for seed in 1..200_u64 {
-            let mut dice = seed;
-            let mut roll = |sides: u64| {
-                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (dice >> 33) % sides
-            };
-            let (mut log, mut ops, mut decided) = (Vec::new(), Vec::new(), Vec::new());
-            let mut halves = Halves::default();
-            for _ in 0..60 {
-                match roll(4) {
-                    0 => {
-                        let at = i64::try_from(log.len()).unwrap();
-                        let key = format!("k{at}");
-                        halves.read(at, half(&key));
-                        log.push(key);
-                    }
-                    1 | 2 if !log.is_empty() => {
-                        let at = usize::try_from(roll(log.len() as u64)).unwrap();
-                        if let Some(current) = halves.decide(i64::try_from(at).unwrap(), &log[at]) {
-                            decided.push(current);
-                            halves.done(i64::try_from(ops.len()).unwrap(), &[current]);
-                            ops.push(current);
-                        }
-                    }
-                    _ => {
-                        let (half_at, op_at) = halves.progress();
-                        halves = Halves::from(half_at, op_at);
-                        for (at, done) in ops.iter().enumerate().skip(usize::try_from(op_at).unwrap()) {
-                            halves.done(i64::try_from(at).unwrap(), &[*done]);
-                        }
-                        for (at, key) in log.iter().enumerate().skip(usize::try_from(half_at).unwrap()) {
-                            halves.read(i64::try_from(at).unwrap(), half(key));
-                        }
-                    }
-                }
-            }
-            let mut once = decided.clone();
-            once.sort_unstable();
-            once.dedup();
-            assert_eq!(once.len(), decided.len(), "seed {seed}");
-            assert_eq!(halves.open(), log.len() - decided.len(), "seed {seed}");
-        }
+        let ops = self.ops.first_key_value().map_or(self.ops_read_to, |(first, _)| first * OPS_TOGETHER);
+        self.ops_progress = self.ops_progress.max(ops);
+        (half, self.ops_progress)
     }
 }

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
     CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS,
-    TRANSACTION_CHECK_TIMES, UNIQ_KEY,
+    TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET, UNIQ_KEY,
 };
 use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys_flag};
 
@@ -22,7 +22,7 @@ pub const OP_TOPIC: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
 /// Topic of the half messages that nobody decided. Java: `TRANS_CHECK_MAX_TIME_TOPIC`.
 pub const GIVEN_UP_TOPIC: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
 /// Properties of an op message.
-const OP_PROPERTIES: &[u8] = b"TAGS\x01d\x02WAIT\x01true\x02";
+const OP_PROPERTIES: &[u8] = b"WAIT\x01true\x02TAGS\x01d\x02";
 /// Tag of an op message.
 const OP_TAG: &str = "d";
 
@@ -43,6 +43,9 @@ pub struct HalfView<'a> {
     pub immunity_s: Option<i64>,
     /// How often it was checked.
     pub checks: i32,
+    /// Where Java moved it from, in the half topic.
+    pub moved_from: Option<i64>,
+    was_copied: bool,
     tags: Option<&'a str>,
     level: Option<&'a str>,
 }
@@ -51,16 +54,18 @@ impl<'a> HalfView<'a> {
     /// Reads the record of a half message; none if it says not where it goes.
     pub fn parse(bytes: &'a [u8]) -> Option<HalfView<'a>> {
         let record = RecordView::parse(bytes).ok()?;
-        let [topic, queue_id, group, uniq_key, immunity, checks, tags, level] = record.properties().pick([
-            REAL_TOPIC,
-            REAL_QUEUE_ID,
-            PRODUCER_GROUP,
-            UNIQ_KEY,
-            CHECK_IMMUNITY_TIME_IN_SECONDS,
-            TRANSACTION_CHECK_TIMES,
-            TAGS,
-            DELAY,
-        ]);
+        let [topic, queue_id, group, uniq_key, immunity, checks, moved, tags, level] =
+            record.properties().pick([
+                REAL_TOPIC,
+                REAL_QUEUE_ID,
+                PRODUCER_GROUP,
+                UNIQ_KEY,
+                CHECK_IMMUNITY_TIME_IN_SECONDS,
+                TRANSACTION_CHECK_TIMES,
+                TRANSACTION_PREPARED_QUEUE_OFFSET,
+                TAGS,
+                DELAY,
+            ]);
         Some(HalfView {
             record,
             topic: topic?,
@@ -69,9 +74,16 @@ impl<'a> HalfView<'a> {
             uniq_key: uniq_key.unwrap_or_default(),
             immunity_s: immunity.and_then(|seconds| seconds.parse().ok()),
             checks: checks.and_then(|times| times.parse().ok()).unwrap_or(0),
+            moved_from: moved.and_then(|from| from.parse().ok()),
+            was_copied: checks.is_some() || moved.is_some(),
             tags,
             level,
         })
+    }
+
+    /// Whether it stands for another half message that was stored before.
+    pub fn is_copy(&self) -> bool {
+        self.was_copied
     }
 
     /// Where the message has to wait when it is committed.
@@ -104,10 +116,10 @@ impl<'a> HalfView<'a> {
         Own { record, tags_code: tags_code_of(self.tags) }
     }
 
-    /// The properties of the copy that is checked next.
-    pub fn counted_up(&self) -> Properties {
+    /// The properties of a copy that was checked so often.
+    pub fn with_checks(&self, checks: i32) -> Properties {
         let mut properties = Properties::parse(Bytes::copy_from_slice(self.record.properties().as_bytes()));
-        properties.set(TRANSACTION_CHECK_TIMES, &self.checks.saturating_add(1).to_string());
+        properties.set(TRANSACTION_CHECK_TIMES, &checks.to_string());
         properties
     }
 

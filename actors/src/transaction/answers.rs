@@ -1,0 +1,154 @@
+//! END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE (RocketMQ: `EndTransactionProcessor`, `AdminBrokerProcessor`).
+//!
+//! Invariants:
+//! - an answer that names no half message, or not the right one, changes nothing and is told what is wrong;
+//! - a remark begins with RocketMQ's text and goes on with the value and what would be right.
+
+use troupemq_codec::message::OffsetId;
+use troupemq_codec::request::{
+    EndTransactionHeader, ResumeCheckHalfMessageHeader, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK,
+    TRANSACTION_UNKNOWN,
+};
+use troupemq_codec::{Command, ResponseCode, Text};
+
+use super::check::{Copied, copy};
+use super::records::{GIVEN_UP_TOPIC, HalfView, op};
+use super::{Decide, Decided, Decision};
+use crate::cast::BrokerCast;
+use crate::detour::HALF_TOPIC;
+use crate::net::{Answer, Call, Refusal};
+use crate::query::record_at;
+use crate::send::store;
+
+/// Answers END_TRANSACTION.
+pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: EndTransactionHeader = call.command.header()?;
+    match header.outcome {
+        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => {}
+        // Java answers nothing at all, and whoever asked for an answer waits in vain.
+        TRANSACTION_UNKNOWN => return Ok(Command::response(ResponseCode::SUCCESS)),
+        other => {
+            let remark = format!(
+                "commitOrRollback field wrong: {other} is none of {TRANSACTION_COMMIT} (commit), \
+                 {TRANSACTION_ROLLBACK} (roll back) and {TRANSACTION_UNKNOWN} (not known)"
+            );
+            return Err(refused(remark));
+        }
+    }
+    let found = u64::try_from(header.log_offset).ok().and_then(|at| record_at(&cast.log, at));
+    let half = found.as_ref().and_then(|bytes| HalfView::parse(bytes));
+    let half = half.filter(|half| half.record.topic() == HALF_TOPIC).ok_or_else(|| {
+        let (at, min, end) = (header.log_offset, cast.log.min_offset(), cast.log.wrote_to());
+        let why = format!("no half message begins at commitLogOffset {at} of the log from {min} to {end}");
+        refused(format!("Find prepared transaction message failed: {why}"))
+    })?;
+    check(cast, &header, &half)?;
+    let wanted = Decide { queue_offset: header.queue_offset, uniq_key: Text::from(half.uniq_key) };
+    let queue_offset = match cast.transactions.send(wanted).await? {
+        Decision::Begun(queue_offset) => queue_offset,
+        Decision::Busy => return Err(refused(busy(header.queue_offset))),
+        Decision::Over => {
+            let at = header.queue_offset;
+            let remark =
+                format!("the transaction of half message {at} was decided before; the first decision counts");
+            return Err(refused(remark));
+        }
+    };
+    settle(cast, queue_offset, decide(cast, &half, (header.outcome, queue_offset)).await).await?;
+    Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+/// Tells the owner of the half messages what became of a decision.
+async fn settle(cast: &BrokerCast, queue_offset: i64, stored: Result<i64, Refusal>) -> Result<(), Refusal> {
+    let decided = match &stored {
+        Ok(op_offset) => Decided::Stored { queue_offset, op_offset: *op_offset },
+        Err(_) => Decided::Failed { queue_offset },
+    };
+    cast.transactions.send(decided).await?;
+    stored.map(drop)
+}
+
+fn check(cast: &BrokerCast, header: &EndTransactionHeader, half: &HalfView<'_>) -> Result<(), Refusal> {
+    let config = cast.config.load();
+    if let Some(seconds) = half.immunity_s.filter(|_| header.from_check != Some(true)) {
+        let immunity_ms = seconds.saturating_mul(1000).max(config.transaction_time_out);
+        let age_ms = cast.now_ms() - half.record.born_timestamp_ms();
+        if age_ms > immunity_ms {
+            let remark = format!("the half message is {age_ms} ms old, {immunity_ms} ms are allowed");
+            return Err(Refusal::new(ResponseCode::ILLEGAL_OPERATION, remark));
+        }
+    }
+    if half.group != header.producer_group.as_str() {
+        let (group, own) = (&header.producer_group, half.group);
+        return Err(refused(format!("The producer group wrong: {group}, the half message is of {own}")));
+    }
+    let own = half.record.queue_offset();
+    if own != header.queue_offset {
+        let at = header.queue_offset;
+        return Err(refused(format!(
+            "The transaction state table offset wrong: {at}, the half message is at {own}"
+        )));
+    }
+    Ok(())
+}
+
+/// Stores the decision; gives the offset of the op message.
+async fn decide(
+    cast: &BrokerCast,
+    half: &HalfView<'_>,
+    (outcome, queue_offset): (i32, i64),
+) -> Result<i64, Refusal> {
+    let body = format!("{queue_offset},");
+    let done = op(cast, &body);
+    let stored = if outcome == TRANSACTION_COMMIT {
+        let detour = half.detour(cast)?;
+        let more: &[u8] = detour.as_ref().map_or(&[], |detour| &detour.properties);
+        let pieces = [half.record.properties().as_bytes(), more];
+        store(cast, &[half.committed(detour.as_ref(), &pieces), done]).await?
+    } else {
+        store(cast, &[done]).await?
+    };
+    // If the log was full between the two, the message is stored and its half is asked for again.
+    let last = stored.last().filter(|_| stored.len() == if outcome == TRANSACTION_COMMIT { 2 } else { 1 });
+    last.map(|op| op.queue_offset).ok_or_else(|| refused("the decision could not be noted"))
+}
+
+/// Answers RESUME_CHECK_HALF_MESSAGE: the producer is asked again, and as often as if it had never been asked.
+pub async fn resume_check(cast: &BrokerCast, call: &Call) -> Answer {
+    let header: ResumeCheckHalfMessageHeader = call.command.header()?;
+    let text = header.message_id.unwrap_or_default();
+    let failed = |why: String| refused(format!("Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed: {why}"));
+    let id: OffsetId = text
+        .parse()
+        .map_err(|_| failed(format!("msgId \"{text}\" is no offset id of 32 or 56 hex digits")))?;
+    let found = u64::try_from(id.log_offset).ok().and_then(|at| record_at(&cast.log, at));
+    let bytes = found.ok_or_else(|| failed(format!("no message begins at log offset {}", id.log_offset)))?;
+    let topic = troupemq_codec::message::RecordView::parse(&bytes)?.topic().to_owned();
+    let half = HalfView::parse(&bytes).filter(|_| [HALF_TOPIC, GIVEN_UP_TOPIC].contains(&topic.as_str()));
+    let half = half.ok_or_else(|| {
+        let wanted = format!("{HALF_TOPIC} or {GIVEN_UP_TOPIC}");
+        failed(format!("a message of {topic} is not half of a transaction; it must be of {wanted}"))
+    })?;
+    let queue_offset = if topic == HALF_TOPIC { half.record.queue_offset() } else { -1 };
+    let wanted = Decide { queue_offset, uniq_key: Text::from(half.uniq_key) };
+    match cast.transactions.send(wanted).await? {
+        Decision::Begun(open) => {
+            let copied = copy(cast, &half, Copied { checks: 0, instead_of: Some(open) }).await;
+            settle(cast, open, copied.map(|copied| copied.op_offset)).await?;
+        }
+        Decision::Over if topic == GIVEN_UP_TOPIC => {
+            copy(cast, &half, Copied { checks: 0, instead_of: None }).await?;
+        }
+        Decision::Over => return Err(failed("its transaction was decided before".to_owned())),
+        Decision::Busy => return Err(failed(busy(queue_offset))),
+    }
+    Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+fn busy(queue_offset: i64) -> String {
+    format!("a decision about half message {queue_offset} is being stored")
+}
+
+fn refused(remark: impl Into<String>) -> Refusal {
+    Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
+}
