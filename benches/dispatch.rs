@@ -132,7 +132,7 @@ fn timers(clock: &SystemClock, out: &mut impl Write) {
     let put = clock.nanos() - started;
     report(out, "1,000,000 timers wait", put, before);
     let started = clock.nanos();
-    timers.flusher().flush().expect("the disk takes it");
+    timers.flusher().flush(&timers.checkpoint()).expect("the disk takes it");
     report(out, "the same after a flush", clock.nanos() - started, before);
     let started = clock.nanos();
     let mut taken = 0;

@@ -66,6 +66,12 @@ impl ManualClock {
         self.nanos.fetch_add(u64::from(ms) * 1_000_000, Ordering::Relaxed);
     }
 
+    /// Moves the clock forward to a time; one that is past already leaves it where it is.
+    pub fn advance_to(&self, now_ms: i64) {
+        let ahead_ms = now_ms.saturating_sub(self.now_ms.load(Ordering::Relaxed));
+        self.advance_ms(u32::try_from(ahead_ms.max(0)).unwrap_or(u32::MAX));
+    }
+
     /// Sets the wall clock alone, also back.
     pub fn turn_to_ms(&self, now_ms: i64) {
         self.now_ms.store(now_ms, Ordering::Relaxed);

@@ -23,9 +23,10 @@ mod wheel;
 #[cfg(test)]
 mod timer_test;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit, UNIT_DEFAULT, UNIT_DELETE, UNIT_ROLL};
 
@@ -57,12 +58,13 @@ pub struct NewTimer {
 /// Where a timer has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placed {
-    /// To its slot.
-    Wheel,
-    /// To an earlier slot, to be entered again when that is due: it is due beyond the window of the wheel.
-    Roll,
-    /// Nowhere: it is due.
-    Now,
+    /// To the slot of this time (epoch ms).
+    Slot {
+        /// The time of the slot.
+        slot_ms: i64,
+        /// Whether it is to be entered again when the slot is due: it is due later than that.
+        is_roll: bool,
+    },
     /// Nowhere: it was delivered before the store was opened; the files had lost it.
     Done,
 }
@@ -75,8 +77,15 @@ pub struct TimerStore {
     precision_ms: i64,
     /// Time ahead of now up to which timers go to their own slot.
     window_ms: i64,
+    /// How long a message surely lies in the log.
+    kept_ms: i64,
     pending: i64,
+    /// How far delivery has come.
+    reached: TimerCheckpoint,
     flusher: TimerFlusher,
+    /// Slot times further back than the wheel is around, before `behind_to_ms`.
+    behind: BTreeSet<i64>,
+    behind_to_ms: i64,
     /// Messages before this queue offset had been entered or delivered at the last check point.
     entered_before: i64,
     /// Slot time before which everything entered had been delivered then.
@@ -89,7 +98,30 @@ pub struct TimerFlusher {
     segments: Arc<Segments>,
     wheel: Wheel,
     paths: Arc<TimerPaths>,
-    reached: Arc<Reached>,
+    /// Position up to which the log is on the disk.
+    flushed_to: Arc<AtomicU64>,
+    precision_ms: i64,
+}
+
+/// Shows from any thread what waits; clones show the same.
+#[derive(Debug, Clone)]
+pub struct TimerView {
+    segments: Arc<Segments>,
+    wheel: Wheel,
+    paths: Arc<TimerPaths>,
+    precision_ms: i64,
+}
+
+/// The units of a slot as they were when they were asked for; read on a thread that may wait.
+#[derive(Debug, Clone)]
+pub struct SlotUnits {
+    segments: Arc<Segments>,
+    /// Time of the slot, epoch ms.
+    pub slot_ms: i64,
+    /// Units, cancellations taken off twice: an estimate of their number.
+    pub count: i32,
+    last: i64,
+    precision_ms: i64,
 }
 
 #[derive(Debug)]
@@ -99,37 +131,22 @@ struct TimerPaths {
     checkpoint: PathBuf,
 }
 
-/// How far the owner has come.
-#[derive(Debug)]
-struct Reached {
-    /// First slot time that is not delivered.
-    read_to_ms: AtomicI64,
-    /// Offset of the next message to enter.
-    queue_offset: AtomicI64,
-    /// End of the timer log.
-    log_end: AtomicU64,
-    /// Position up to which the log is on the disk.
-    flushed_to: AtomicU64,
-    /// The rest of the check point, as it was read.
-    master_queue_offset: i64,
-    precision_ms: i64,
-    version: (i64, i64, i64),
-}
-
 impl TimerStore {
     /// Offset in queue 0 of the timer topic of the next message to enter.
     pub fn next_queue_offset(&self) -> i64 {
-        self.flusher.reached.queue_offset.load(Ordering::Relaxed)
+        self.reached.queue_offset
     }
 
-    /// Notes that all messages before `next` are entered, or were due and are delivered.
+    /// Notes that all messages before `next` are entered.
     pub fn entered(&mut self, next: i64) {
-        self.flusher.reached.queue_offset.store(next, Ordering::Release);
+        self.reached.queue_offset = next;
+        // Java's broker goes by the smaller one.
+        self.reached.master_queue_offset = next;
     }
 
     /// First slot time (epoch ms) that is not delivered yet.
     pub fn read_to_ms(&self) -> i64 {
-        self.flusher.reached.read_to_ms.load(Ordering::Relaxed)
+        self.reached.last_read_ms
     }
 
     /// Width of a slot in milliseconds.
@@ -137,28 +154,37 @@ impl TimerStore {
         self.precision_ms
     }
 
+    /// How long a message surely lies in the log: one that waits longer must be stored again before that.
+    pub fn kept_ms(&self) -> i64 {
+        self.kept_ms
+    }
+
     /// Timers that wait, cancellations taken off.
     pub fn pending(&self) -> i64 {
         self.pending
     }
 
-    /// Timers that wait in the slot of a time (epoch ms).
-    pub fn count_at(&self, due_ms: i64) -> i32 {
-        self.wheel.get(due_ms).map_or(0, |slot| slot.count)
+    /// How far delivery has come: what [`TimerFlusher::flush`] makes last.
+    pub fn checkpoint(&self) -> TimerCheckpoint {
+        TimerCheckpoint { flushed_to: self.log.end().cast_signed(), ..self.reached }
     }
 
-    /// Enters a timer at `now_ms`.
+    /// The slot time to which a timer due at `due_ms` goes when it is entered at `now_ms`, as long as no units of
+    /// another time are there.
+    pub fn slot_of(&self, due_ms: i64, now_ms: i64) -> i64 {
+        let due_ms = self.floor(due_ms).max(self.read_to_ms());
+        self.within_window(due_ms, self.floor(now_ms).min(due_ms))
+    }
+
+    /// Enters a timer at `now_ms`. One whose slot is delivered already goes to the first that is not.
     pub fn put(&mut self, timer: &NewTimer, now_ms: i64) -> Result<Placed, StoreError> {
-        let write_ms = self.floor(now_ms);
         let due_ms = self.floor(timer.due_ms);
         if timer.queue_offset < self.entered_before && due_ms < self.delivered_before_ms {
             return Ok(Placed::Done);
         }
-        if due_ms < write_ms || due_ms < self.read_to_ms() {
-            return Ok(Placed::Now);
-        }
-        let wanted_ms = self.within_window(due_ms, write_ms);
-        let slot_ms = self.free_slot(wanted_ms);
+        let due_ms = due_ms.max(self.read_to_ms());
+        let write_ms = self.floor(now_ms).min(due_ms);
+        let slot_ms = self.free_slot(self.within_window(due_ms, write_ms));
         let is_roll = slot_ms != due_ms;
         let mut kind = UNIT_DEFAULT;
         kind |= if is_roll { UNIT_ROLL } else { 0 };
@@ -179,39 +205,61 @@ impl TimerStore {
         let (first, count) = slot.map_or((position, 0), |slot| (slot.first, slot.count));
         self.wheel.put(slot_ms, first, position, count.saturating_add(change));
         self.pending += i64::from(change);
-        self.flusher.reached.log_end.store(self.log.end(), Ordering::Release);
-        Ok(if is_roll { Placed::Roll } else { Placed::Wheel })
+        if slot_ms < self.behind_to_ms {
+            self.behind.insert(slot_ms);
+        }
+        Ok(Placed::Slot { slot_ms, is_roll })
+    }
+
+    /// The first slot time in `from_ms..to_ms` that has units.
+    pub fn next_slot(&mut self, from_ms: i64, to_ms: i64) -> Option<i64> {
+        let near_ms = self.floor(to_ms - SLOTS.cast_signed() * self.precision_ms);
+        if from_ms.max(self.behind_to_ms) < near_ms {
+            // After a long stop: once through all slots, instead of through all that time.
+            self.behind = self.wheel.times(self.read_to_ms(), near_ms);
+            self.behind_to_ms = near_ms;
+        }
+        if let Some(behind_ms) = self.behind.range(from_ms..).next() {
+            return Some(*behind_ms).filter(|behind_ms| *behind_ms < to_ms);
+        }
+        let mut time_ms = self.floor(from_ms.max(self.behind_to_ms));
+        while time_ms < to_ms && self.wheel.get(time_ms).is_none() {
+            time_ms += self.precision_ms;
+        }
+        (time_ms < to_ms).then_some(time_ms)
     }
 
     /// The next slot time (epoch ms) with units whose step is over at `now_ms`. Empty slots in front of it are
     /// passed over and count as delivered.
     pub fn next_due(&mut self, now_ms: i64) -> Option<i64> {
-        let circle_ms = SLOTS.cast_signed() * self.precision_ms;
         let now_ms = self.floor(now_ms);
-        // What is further back than the wheel is around has no slot any more.
-        let mut time_ms = self.read_to_ms().max(now_ms - circle_ms);
-        while time_ms < now_ms && self.wheel.get(time_ms).is_none() {
-            time_ms += self.precision_ms;
-        }
-        self.flusher.reached.read_to_ms.fetch_max(time_ms, Ordering::AcqRel);
-        (time_ms < now_ms).then_some(time_ms)
+        let due_ms = self.next_slot(self.read_to_ms(), now_ms);
+        self.reached.last_read_ms = self.read_to_ms().max(due_ms.unwrap_or(now_ms));
+        due_ms
+    }
+
+    /// The units of a slot, to be read where waiting is allowed.
+    pub fn slot(&self, slot_ms: i64) -> SlotUnits {
+        self.view().slot(slot_ms)
     }
 
     /// The units of a slot, oldest first: cancellations and such that go round again among them.
     pub fn units(&self, slot_ms: i64) -> Vec<TimerUnit> {
-        let mut units: Vec<TimerUnit> = self.chain(slot_ms).collect();
-        units.reverse();
-        units
+        self.slot(slot_ms).read()
     }
 
-    /// Notes that every unit of the slot is delivered or entered again; nothing before it waits either.
+    /// Notes that every unit of the slot is delivered or entered again; nothing before it waits either. Its units
+    /// stay where they are: the disk may know of the delivery later than of an empty slot.
     pub fn delivered(&mut self, slot_ms: i64) {
+        let slot_ms = self.floor(slot_ms);
+        if slot_ms < self.read_to_ms() {
+            return;
+        }
         if let Some(slot) = self.wheel.get(slot_ms) {
             self.pending -= i64::from(slot.count);
-            self.wheel.clear(slot_ms);
         }
-        let next_ms = self.floor(slot_ms) + self.precision_ms;
-        self.flusher.reached.read_to_ms.fetch_max(next_ms, Ordering::AcqRel);
+        self.reached.last_read_ms = slot_ms + self.precision_ms;
+        self.behind = self.behind.split_off(&self.reached.last_read_ms);
     }
 
     /// What forces the timers to the disk.
@@ -219,9 +267,14 @@ impl TimerStore {
         &self.flusher
     }
 
-    /// Deletes files of the timer log whose messages are all before `log_min`; tells how many.
-    pub fn expire(&mut self, log_min: u64) -> Result<usize, StoreError> {
-        self.log.expire(log_min)
+    /// What shows them.
+    pub fn view(&self) -> TimerView {
+        TimerView {
+            segments: Arc::clone(self.log.segments()),
+            wheel: self.wheel.clone(),
+            paths: Arc::clone(&self.flusher.paths),
+            precision_ms: self.precision_ms,
+        }
     }
 
     fn floor(&self, time_ms: i64) -> i64 {
@@ -252,25 +305,70 @@ impl TimerStore {
 
     /// The units of a slot, newest first.
     fn chain(&self, slot_ms: i64) -> impl Iterator<Item = TimerUnit> {
-        let mut position = self.wheel.get(slot_ms).map_or(-1, |slot| slot.last);
+        self.slot(slot_ms).newest_first()
+    }
+}
+
+impl SlotUnits {
+    /// Reads them, oldest first.
+    pub fn read(&self) -> Vec<TimerUnit> {
+        let mut units: Vec<TimerUnit> = self.clone().newest_first().collect();
+        units.reverse();
+        units
+    }
+
+    fn newest_first(self) -> impl Iterator<Item = TimerUnit> {
+        let floor = move |time_ms: i64| time_ms - time_ms.rem_euclid(self.precision_ms);
+        let mut position = self.last;
         std::iter::from_fn(move || {
-            let unit = self.log.unit(position)?;
+            let unit = log::unit_at(&self.segments, position)?;
             // Chains only lead back; a unit of another slot ends them.
-            let is_of_slot = self.floor(unit.due_ms()) == self.floor(slot_ms);
+            let is_of_slot = floor(unit.due_ms()) == floor(self.slot_ms);
             position = if unit.previous < position { unit.previous } else { -1 };
             is_of_slot.then_some(unit)
         })
     }
 }
 
+impl TimerView {
+    /// Width of a slot in milliseconds.
+    pub fn precision_ms(&self) -> i64 {
+        self.precision_ms
+    }
+
+    /// Timers that wait in the slot of a time (epoch ms).
+    pub fn count_at(&self, due_ms: i64) -> i32 {
+        self.wheel.get(due_ms).map_or(0, |slot| slot.count)
+    }
+
+    /// The slots from `from_ms` on that have units, with their number of timers, by time. Waits for the disk.
+    pub fn counts(&self, from_ms: i64) -> Result<BTreeMap<i64, i32>, StoreError> {
+        let mut counts = BTreeMap::new();
+        self.wheel.each(&self.paths.wheel, from_ms, |time_ms, slot| {
+            counts.insert(time_ms, slot.count);
+        })?;
+        Ok(counts)
+    }
+
+    /// The units of a slot.
+    pub fn slot(&self, slot_ms: i64) -> SlotUnits {
+        let slot = self.wheel.get(slot_ms);
+        SlotUnits {
+            segments: Arc::clone(&self.segments),
+            slot_ms,
+            count: slot.map_or(0, |slot| slot.count),
+            last: slot.map_or(-1, |slot| slot.last),
+            precision_ms: self.precision_ms,
+        }
+    }
+}
+
 impl TimerFlusher {
-    /// Forces to the disk what was put and delivered so far; waits for the disk.
-    pub fn flush(&self) -> Result<(), StoreError> {
-        // Taken first: what comes meanwhile may be on the disk or not.
-        let queue_offset = self.reached.queue_offset.load(Ordering::Acquire);
-        let read_to_ms = self.reached.read_to_ms.load(Ordering::Acquire);
-        let log_end = self.reached.log_end.load(Ordering::Acquire);
-        let flushed_to = self.reached.flushed_to.load(Ordering::Relaxed);
+    /// Forces to the disk what was put, then notes `reached`; waits for the disk. Whatever it counts as delivered
+    /// must be on the disk already.
+    pub fn flush(&self, reached: &TimerCheckpoint) -> Result<(), StoreError> {
+        let log_end = reached.flushed_to.cast_unsigned();
+        let flushed_to = self.flushed_to.load(Ordering::Relaxed);
         for segment in self.segments.snapshot().iter() {
             if segment.end() > flushed_to && segment.start() < log_end {
                 segment.sync()?;
@@ -281,21 +379,14 @@ impl TimerFlusher {
                 }
             }
         }
-        self.reached.flushed_to.store(log_end, Ordering::Relaxed);
+        self.flushed_to.store(log_end, Ordering::Relaxed);
         self.wheel.flush(&self.paths.wheel)?;
-        let (state_version, version_timestamp_ms, version_counter) = self.reached.version;
-        checkpoint::save(
-            &self.paths.checkpoint,
-            &TimerCheckpoint {
-                last_read_ms: read_to_ms,
-                flushed_to: log_end.cast_signed(),
-                queue_offset,
-                master_queue_offset: self.reached.master_queue_offset,
-                state_version,
-                version_timestamp_ms,
-                version_counter,
-            },
-            self.reached.precision_ms,
-        )
+        checkpoint::save(&self.paths.checkpoint, reached, self.precision_ms)
+    }
+
+    /// Deletes the files of the timer log, except the last, all of whose timers were delivered before `reached`;
+    /// tells how many. Waits for the disk.
+    pub fn expire(&self, reached: &TimerCheckpoint) -> Result<usize, StoreError> {
+        log::expire(&self.segments, reached.last_read_ms)
     }
 }

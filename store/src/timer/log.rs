@@ -14,7 +14,7 @@ use troupemq_codec::timer_record::{
 
 use crate::error::StoreError;
 use crate::paths::{create_dir, remove};
-use crate::segment::{Allocate, SegmentWriter};
+use crate::segment::{Allocate, Segment, SegmentWriter};
 use crate::segments::{SegmentFile, Segments, list_files};
 
 /// The timer log, owned by its one writer.
@@ -88,15 +88,6 @@ impl TimerLog {
         Ok(position)
     }
 
-    /// The unit at a position.
-    pub(crate) fn unit(&self, position: i64) -> Option<TimerUnit> {
-        let position = u64::try_from(position).ok()?;
-        let read = |segment: &Arc<crate::segment::Segment>| {
-            TimerUnit::decode(segment.slice(position, UNIT_BYTES)?).ok()
-        };
-        self.segments.with(position, read).flatten()
-    }
-
     /// The last unit of the log.
     pub(crate) fn last(&self) -> Option<TimerUnit> {
         let end = self.end();
@@ -107,7 +98,7 @@ impl TimerLog {
         // In a closed file the last unit stands in front of the blank.
         let units = if full { (used - UNIT_BLANK_BYTES as u64) / unit_bytes } else { used / unit_bytes };
         let position = segment.start() + units.checked_sub(1)? * unit_bytes;
-        self.unit(position.cast_signed())
+        unit_at(&self.segments, position.cast_signed())
     }
 
     /// Hands every unit from position `from` on to `visit`.
@@ -137,24 +128,9 @@ impl TimerLog {
         start
     }
 
-    /// Deletes the files, except the last, whose last unit speaks of a record before `log_min`.
-    pub(crate) fn expire(&self, log_min: u64) -> Result<usize, StoreError> {
-        let list = self.segments.snapshot();
-        let unit_bytes = UNIT_BYTES as u64;
-        let units = (self.segment_bytes - UNIT_BLANK_BYTES as u64) / unit_bytes;
-        let mut below = 0;
-        for segment in list.iter().take(list.len().saturating_sub(1)) {
-            let last = segment.start() + (units - 1) * unit_bytes;
-            match self.unit(last.cast_signed()) {
-                Some(unit) if unit.log_offset.cast_unsigned() < log_min => below = segment.end(),
-                _ => break,
-            }
-        }
-        let gone = self.segments.take_before(below);
-        for segment in &gone {
-            remove(segment.path())?;
-        }
-        Ok(gone.len())
+    /// The oldest unit that is kept.
+    pub(crate) fn first(&self) -> Option<TimerUnit> {
+        unit_at(&self.segments, self.segments.start()?.cast_signed())
     }
 
     fn roll(&mut self) -> Result<(), StoreError> {
@@ -170,6 +146,32 @@ impl TimerLog {
         self.writer = Some(writer);
         Ok(())
     }
+}
+
+/// The unit at a position.
+pub(crate) fn unit_at(segments: &Segments, position: i64) -> Option<TimerUnit> {
+    let position = u64::try_from(position).ok()?;
+    let read = |segment: &Arc<Segment>| TimerUnit::decode(segment.slice(position, UNIT_BYTES)?).ok();
+    segments.with(position, read).flatten()
+}
+
+/// Deletes the files, except the last, all of whose units belong to slots before `read_to_ms`.
+pub(crate) fn expire(segments: &Segments, read_to_ms: i64) -> Result<usize, StoreError> {
+    let list = segments.snapshot();
+    let mut below = 0;
+    for segment in list.iter().take(list.len().saturating_sub(1)) {
+        // The last one was written last, but others may wait longer.
+        let mut is_done = |_: u64, unit: &TimerUnit| unit.due_ms() < read_to_ms;
+        if find_end(segment.mapping().bytes(), segment.start(), &mut is_done).is_some() {
+            break;
+        }
+        below = segment.end();
+    }
+    let gone = segments.take_before(below);
+    for segment in &gone {
+        remove(segment.path())?;
+    }
+    Ok(gone.len())
 }
 
 /// Walks over the units of a segment; answers where they end if it is not closed by a blank.

@@ -7,18 +7,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
-use troupemq_codec::timer_record::TimerCheckpoint;
+use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit};
 
 use super::log::TimerLog;
 use super::wheel::Wheel;
-use super::{Reached, TIMER_TOPIC, TimerFlusher, TimerPaths, TimerStore, checkpoint};
+use super::{TIMER_TOPIC, TimerFlusher, TimerPaths, TimerStore, checkpoint};
 use crate::config::StoreConfig;
 use crate::consume_queue::QueueTable;
 use crate::error::StoreError;
 use crate::reader::LogReader;
 
+/// Milliseconds of an hour.
+const HOUR_MS: i64 = 3_600_000;
 /// The longest a unit can be ahead of when it was written.
 const WINDOW_MAX_MS: i64 = 7 * 86_400_000;
 /// Bytes in front of the flushed position that are looked at as well (Java: one default segment).
@@ -47,34 +49,35 @@ impl TimerStore {
         })?;
         let (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, is_same)?;
         let read_to_ms = match known.last_read_ms {
-            0 => now_ms - now_ms.rem_euclid(precision_ms),
-            last_read_ms => last_read_ms - last_read_ms.rem_euclid(precision_ms),
+            // Nothing can have been due before the first timer was entered.
+            0 => log.first().map_or(now_ms, |first| first.written_ms.min(now_ms)),
+            last_read_ms => last_read_ms,
         };
-        let window_ms = i64::from(config.timer_roll_window_slots) * precision_ms;
+        let read_to_ms = read_to_ms - read_to_ms.rem_euclid(precision_ms);
+        let kept_ms = i64::from(config.reserved_hours) * HOUR_MS / 3 * 2;
+        let window_ms = (i64::from(config.timer_roll_window_slots) * precision_ms).min(kept_ms);
         let queue_offset = queue_offset(queues, reader, &log, &known);
         let mut store = TimerStore {
             flusher: TimerFlusher {
                 segments: Arc::clone(log.segments()),
                 wheel: wheel.clone(),
                 paths: Arc::new(paths),
-                reached: Arc::new(Reached {
-                    read_to_ms: AtomicI64::new(read_to_ms),
-                    queue_offset: AtomicI64::new(queue_offset),
-                    log_end: AtomicU64::new(log.end()),
-                    flushed_to: AtomicU64::new(0),
-                    master_queue_offset: known.master_queue_offset,
-                    precision_ms,
-                    version: (known.state_version, known.version_timestamp_ms, known.version_counter),
-                }),
+                flushed_to: Arc::new(AtomicU64::new(0)),
+                precision_ms,
             },
             log,
             wheel,
             precision_ms,
             window_ms,
+            kept_ms,
             pending: 0,
+            behind: BTreeSet::new(),
+            behind_to_ms: i64::MIN,
+            reached: TimerCheckpoint { last_read_ms: read_to_ms, ..known },
             entered_before: known.queue_offset,
             delivered_before_ms: read_to_ms,
         };
+        store.entered(queue_offset);
         // Java forces its wheel once a second and not when it stops: the units near the end are linked again
         // whatever the stop was.
         let from = if is_new { store.log.start_of(read_to_ms - WINDOW_MAX_MS) } else { looked_from };
@@ -126,15 +129,18 @@ impl TimerStore {
     }
 }
 
-/// Offset of the next message to enter: behind the one of the last unit, and behind what the check point knows
-/// to be entered or delivered, unless the log has lost what the check point knows.
+/// Offset of the next message to enter: behind the last one that has a unit, and behind what the check point knows
+/// to be entered, unless the log has lost what the check point knows.
 fn queue_offset(queues: &QueueTable, reader: &LogReader, log: &TimerLog, known: &TimerCheckpoint) -> i64 {
-    let of_last = log.last().and_then(|unit| {
-        let log_offset = unit.log_offset.cast_unsigned();
-        reader.record_at(log_offset, |record| record.queue_offset() + 1)
-    });
-    let is_whole = log.end() >= known.flushed_to.cast_unsigned();
-    let offset = of_last.unwrap_or(0).max(if is_whole { known.queue_offset } else { 0 });
+    let behind = |unit: &TimerUnit| {
+        reader.record_at(unit.log_offset.cast_unsigned(), |record| record.queue_offset() + 1).unwrap_or(0)
+    };
+    let mut offset = log.last().map_or(0, |last| behind(&last));
+    // The last unit may be one that went round again, of an older message.
+    log.each_from(known.flushed_to.max(0).cast_unsigned(), |_, unit| offset = offset.max(behind(unit)));
+    if log.end() >= known.flushed_to.cast_unsigned() {
+        offset = offset.max(known.queue_offset);
+    }
     match queues.get(TIMER_TOPIC, 0) {
         Some(queue) => offset.clamp(queue.min_offset(), queue.max_offset()),
         None => 0,

@@ -4,6 +4,7 @@
 //! - the file has 1,209,600 slots of 32 bytes, whatever the precision;
 //! - a slot belongs to a time only if it holds that time's quotient; else it is empty for it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -72,6 +73,15 @@ impl Wheel {
     /// Empties the slot of a time.
     pub(crate) fn clear(&self, time_ms: i64) {
         self.put(time_ms, -1, -1, 0);
+    }
+
+    /// The times in `from_ms..to_ms` that have units.
+    pub(crate) fn times(&self, from_ms: i64, to_ms: i64) -> BTreeSet<i64> {
+        let len = usize::try_from(SLOTS).expect("the wheel has a few slots");
+        let slots = (0..len).map(|index| self.read(index * SLOT_BYTES));
+        let used = slots.filter(|slot| slot.last >= 0 && slot.time > 0);
+        let times = used.map(|slot| slot.time.saturating_mul(self.precision_ms));
+        times.filter(|time_ms| (from_ms..to_ms).contains(time_ms)).collect()
     }
 
     /// Forces the slots to the disk.
