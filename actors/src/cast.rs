@@ -43,6 +43,7 @@ use crate::send::ids::{IdSource, PlaceIds};
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::stats::rates::Sampler;
+use crate::timer::Timer;
 use crate::topics::{Attend, Topics};
 use crate::transaction::TransactionChecker;
 
@@ -82,6 +83,7 @@ pub const CAST: &[Role] = &[
     role("Assignments", "broker", "how each group reads each topic, the queues of topics on other brokers"),
     role("HeartbeatScanner", "broker", "last-seen times of clients, connections of producers"),
     role("Registrar", "broker", "registration with every name server"),
+    role("Timer", "store", "the wheel of messages that name the time of their delivery"),
     role("Schedule", "store", "the delay levels and how far each is delivered"),
     role("Sampler", "broker", "readings of the counters"),
     role("TransactionChecker", "store", "half messages that are not decided yet"),
@@ -121,6 +123,8 @@ pub struct BrokerCast {
     pub transactions: Addr<TransactionChecker>,
     /// How many transactions are open, as their owner last said.
     pub open_halves: Arc<AtomicUsize>,
+    /// Delivers messages that name the time of their delivery.
+    pub timer: Addr<Timer>,
     /// How long messages are kept, in ms.
     pub reserved_ms: i64,
     /// Records of the log.

@@ -183,6 +183,17 @@ pub struct BrokerConfig {
     pub store_reply_message_enable: bool,
     /// Sends are refused before this time, in epoch ms. Default: 0.
     pub start_accept_send_request_time_stamp: i64,
+    /// Whether messages may name the time of their delivery. Default: true.
+    pub timer_wheel_enable: bool,
+    /// How far ahead that time may be, in s. Default: 259 200 (3 days). Bounds: 1..=3 456 000 (40 days).
+    pub timer_max_delay_sec: i64,
+    /// Messages due in one slot of the timer wheel from which some are refused; from twice as many on, all.
+    /// Default: 2 147 483 647. Bounds: 1..=2 147 483 647.
+    pub timer_congest_num_each_slot: i64,
+    /// Whether RECALL_MESSAGE is served. Default: false.
+    pub recall_message_enable: bool,
+    /// Whether it is while the broker may not be written to. Default: true.
+    pub allow_recall_when_broker_not_writeable: bool,
     /// Pulls held by one queue. Default: 65 536. Bounds: 1..=1 000 000.
     pub held_pulls_max: usize,
 }
@@ -222,6 +233,11 @@ pub const RELOADABLE: &[&str] = &[
     "defaultQueryMaxNum",
     "startAcceptSendRequestTimeStamp",
     "storeReplyMessageEnable",
+    "timerWheelEnable",
+    "timerMaxDelaySec",
+    "timerCongestNumEachSlot",
+    "recallMessageEnable",
+    "allowRecallWhenBrokerNotWriteable",
 ];
 
 /// A value out of its bounds.
@@ -396,6 +412,9 @@ impl BrokerConfig {
         within("loadBalancePollNameServerInterval", interval, 10, i64::MAX, "10..")?;
         within("defaultPopShareQueueNum", self.default_pop_share_queue_num, -1, 65_536, "-1..=65536")?;
         within("openTransactionsMax", self.open_transactions_max, 1, 1 << 28, "1..=268435456")?;
+        within("timerMaxDelaySec", self.timer_max_delay_sec, 1, 3_456_000, "1..=3456000 (40 days)")?;
+        let slot_max = i64::from(i32::MAX);
+        within("timerCongestNumEachSlot", self.timer_congest_num_each_slot, 1, slot_max, "1..=2147483647")?;
         within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")?;
         self.check_filters()
     }
@@ -473,6 +492,11 @@ impl Default for BrokerConfig {
             sync_flush_timeout: 5000,
             store_reply_message_enable: true,
             start_accept_send_request_time_stamp: 0,
+            timer_wheel_enable: true,
+            timer_max_delay_sec: 259_200,
+            timer_congest_num_each_slot: i64::from(i32::MAX),
+            recall_message_enable: false,
+            allow_recall_when_broker_not_writeable: true,
             held_pulls_max: 65_536,
         }
     }

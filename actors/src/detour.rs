@@ -1,4 +1,5 @@
-//! Detours: where a message waits before it reaches its topic — in a delay level, or as half of a transaction.
+//! Detours: where a message waits before it reaches its topic — in a delay level, for a time it names, or as half of
+//! a transaction.
 //! Java: `HookUtils`, `TransactionalMessageBridge`.
 //!
 //! Invariants:
@@ -11,12 +12,16 @@ use std::sync::{Arc, OnceLock};
 use bytes::BytesMut;
 use troupemq_codec::ResponseCode;
 use troupemq_codec::filter::tags::tags_code_of;
-use troupemq_codec::message::properties::{DELAY, REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_ID, put_property};
+use troupemq_codec::message::properties::{
+    DELAY, REAL_QUEUE_ID, REAL_TOPIC, TIMER_OUT_MS, TRANSACTION_ID, put_property,
+};
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::dispatch::delay_levels::DelayLevels;
+use troupemq_store::timer::TIMER_TOPIC;
 use troupemq_store::{ConsumeQueue, QueueTable};
 
 use crate::net::Refusal;
+use crate::timer::admit::{TimeWish, TimerGate};
 
 /// Topic of the half messages. Java: `RMQ_SYS_TRANS_HALF_TOPIC`.
 pub const HALF_TOPIC: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
@@ -26,6 +31,8 @@ pub const HALF_TOPIC: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
 pub struct Wish<'a> {
     /// Its delay level as it stands in its properties.
     pub level: Option<&'a str>,
+    /// The time of its delivery.
+    pub time: TimeWish<'a>,
     /// Whether it is half of a transaction.
     pub is_half: bool,
     /// Its unique id.
@@ -47,23 +54,27 @@ pub struct Detour {
     pub properties: BytesMut,
     /// Whether it waits as half of a transaction.
     pub is_half: bool,
+    /// The time that stands in the handle by which it can be recalled, epoch ms.
+    pub recall_ms: Option<i64>,
 }
 
 /// What decides about detours, and the queues they lead to.
 #[derive(Debug)]
 pub struct Detours {
     levels: DelayLevels,
+    gate: TimerGate,
     table: QueueTable,
+    timed: OnceLock<Arc<ConsumeQueue>>,
     scheduled: Box<[OnceLock<Arc<ConsumeQueue>>]>,
     half: OnceLock<Arc<ConsumeQueue>>,
 }
 
 impl Detours {
-    /// Detours with these delay levels into the queues of `table`.
-    pub fn new(levels: DelayLevels, table: QueueTable) -> Detours {
+    /// Detours with these delay levels, and as `gate` lets timers pass, into the queues of `table`.
+    pub fn new(levels: DelayLevels, gate: TimerGate, table: QueueTable) -> Detours {
         let count = usize::try_from(levels.max()).unwrap_or(0);
         let scheduled = (0..count).map(|_| OnceLock::new()).collect();
-        Detours { levels, table, scheduled, half: OnceLock::new() }
+        Detours { levels, gate, table, timed: OnceLock::new(), scheduled, half: OnceLock::new() }
     }
 
     /// The delay levels.
@@ -84,7 +95,7 @@ impl Detours {
         }
         let level = level_of(wish.level)?;
         if level <= 0 {
-            return Ok(None);
+            return self.timed(wish, topic, (queue_id, now_ms));
         }
         let used = self.levels.clamp(level);
         let mut properties = target(topic, queue_id);
@@ -93,7 +104,30 @@ impl Detours {
         }
         let queue = self.queue_of_level(used)?;
         let tags_code = now_ms.saturating_add(self.levels.delay_ms(used));
-        Ok(Some(Detour { topic: SCHEDULE_TOPIC, queue, tags_code, properties, is_half: false }))
+        Ok(Some(Detour {
+            topic: SCHEDULE_TOPIC,
+            queue,
+            tags_code,
+            properties,
+            is_half: false,
+            recall_ms: None,
+        }))
+    }
+
+    fn timed(
+        &self,
+        wish: &Wish<'_>,
+        topic: &str,
+        (queue_id, now_ms): (i32, i64),
+    ) -> Result<Option<Detour>, Refusal> {
+        let Some(slot_ms) = self.gate.slot(&wish.time, now_ms)? else { return Ok(None) };
+        let mut properties = target(topic, queue_id);
+        put_property(&mut properties, TIMER_OUT_MS, &slot_ms.to_string());
+        let queue = self.kept(&self.timed, TIMER_TOPIC, 0)?;
+        let tags_code = tags_code_of(wish.tags);
+        // A time within the slot: a cancellation that is due then falls into the same slot.
+        let recall_ms = Some(slot_ms + 1);
+        Ok(Some(Detour { topic: TIMER_TOPIC, queue, tags_code, properties, is_half: false, recall_ms }))
     }
 
     fn half(&self, wish: &Wish<'_>, topic: &str, queue_id: i32) -> Result<Detour, Refusal> {
@@ -101,7 +135,7 @@ impl Detours {
         put_property(&mut properties, TRANSACTION_ID, wish.uniq_key);
         let queue = self.kept(&self.half, HALF_TOPIC, 0)?;
         let tags_code = tags_code_of(wish.tags);
-        Ok(Detour { topic: HALF_TOPIC, queue, tags_code, properties, is_half: true })
+        Ok(Detour { topic: HALF_TOPIC, queue, tags_code, properties, is_half: true, recall_ms: None })
     }
 
     fn queue_of_level(&self, level: i32) -> Result<Arc<ConsumeQueue>, Refusal> {
@@ -150,7 +184,23 @@ mod tests {
 
     fn detours(dir: &std::path::Path) -> Detours {
         let table = QueueTable::load(&StoreConfig::in_dir(dir)).unwrap();
-        Detours::new(DelayLevels::parse("1s 5s 10s").unwrap(), table)
+        Detours::new(DelayLevels::parse("1s 5s 10s").unwrap(), TimerGate::open_to_all(), table)
+    }
+
+    /// 3.3 #28.
+    #[test]
+    fn a_time_leads_to_the_timers_unless_there_is_a_level() {
+        let dir = tempfile::tempdir().unwrap();
+        let detours = detours(dir.path());
+        let time = TimeWish { deliver: Some("5500"), ..TimeWish::default() };
+        let wish = |level| Wish { level, time, tags: Some("T"), ..Wish::default() };
+        let found = detours.find(&wish(None), "Topic", 3, 1000).unwrap().expect("a detour");
+        assert_eq!((found.topic, found.queue.queue_id(), found.recall_ms), (TIMER_TOPIC, 0, Some(5001)));
+        let view = PropertiesView(&found.properties);
+        assert_eq!((view.get(TIMER_OUT_MS), view.get(REAL_TOPIC)), (Some("5000"), Some("Topic")));
+        let found = detours.find(&wish(Some("1")), "Topic", 3, 1000).unwrap().expect("a detour");
+        assert_eq!((found.topic, found.recall_ms), (SCHEDULE_TOPIC, None));
+        assert!(detours.find(&wish(Some("0")), "Topic", 3, 6000).unwrap().is_none(), "the time is past");
     }
 
     #[test]
@@ -175,7 +225,7 @@ mod tests {
     #[test]
     fn half_of_a_transaction_waits_before_its_delay() {
         let dir = tempfile::tempdir().unwrap();
-        let wish = Wish { level: Some("2"), is_half: true, uniq_key: "U", tags: None };
+        let wish = Wish { level: Some("2"), is_half: true, uniq_key: "U", ..Wish::default() };
         let found = detours(dir.path()).find(&wish, "T", 3, 1000).unwrap().expect("a detour");
         assert_eq!((found.topic, found.queue.queue_id(), found.is_half), (HALF_TOPIC, 0, true));
         let view = PropertiesView(&found.properties);

@@ -25,6 +25,8 @@ pub(crate) struct Frame {
     pub(crate) conn: u64,
     /// Whether the server sent it.
     pub(crate) is_from_server: bool,
+    /// When it was seen, in ms of the conversation.
+    pub(crate) at_ms: i64,
     /// Its number in the file.
     pub(crate) number: i64,
     /// What it says.
@@ -63,6 +65,7 @@ fn frame_of(line: &Value) -> Frame {
     Frame {
         conn: line["conn"].as_u64().unwrap(),
         is_from_server: line["from"] == "server",
+        at_ms: line["t_ms"].as_i64().unwrap(),
         number: line["n"].as_i64().unwrap(),
         command: Command::decode(cut).unwrap(),
     }

@@ -17,6 +17,7 @@ pub mod cold_reader;
 pub mod commit_log;
 pub mod config;
 pub mod credits;
+pub mod delayed;
 pub mod detour;
 pub mod directory;
 pub mod dispatcher;
@@ -51,6 +52,7 @@ pub mod settings;
 pub mod stats;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod timer;
 pub mod topic;
 pub mod topics;
 pub mod transaction;

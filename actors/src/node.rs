@@ -41,6 +41,12 @@ mod retry_test;
 #[cfg(test)]
 mod send_test;
 #[cfg(test)]
+mod timer_golden_test;
+#[cfg(test)]
+mod timer_model_test;
+#[cfg(test)]
+mod timer_test;
+#[cfg(test)]
 mod topic_test;
 #[cfg(test)]
 mod transaction_test;

@@ -20,15 +20,15 @@ use troupemq_codec::request::{
     GetBrokerConfig, GetBrokerConsumeStats, GetBrokerEpochCache, GetBrokerHaStatus, GetBrokerRuntimeInfo,
     GetColdDataFlowCtrInfo, GetConsumeStats, GetConsumerConnectionList, GetConsumerListByGroup,
     GetConsumerRunningInfo, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, GetProducerConnectionList,
-    GetSubscriptiongroupConfig, GetSystemTopicListFromBroker, GetTopicConfig, GetTopicStatsInfo, HeartBeat,
-    InvokeBrokerToGetConsumerStatus, InvokeBrokerToResetOffset, LockBatchMq, QueryConsumeQueue,
-    QueryConsumeTimeSpan, QueryConsumerOffset, QueryCorrectionOffset, QueryMessage,
-    QuerySubscriptionByConsumer, QueryTopicConsumeByWho, QueryTopicsByConsumer, RemoveColdDataFlowCtrConfig,
-    ResetMasterFlushOffset, SearchOffsetByTimestamp, SendReplyMessage, SendReplyMessageV2,
-    SetCommitlogReadMode, UnlockBatchMq, UnregisterClient, UpdateAndCreateSubscriptiongroup,
-    UpdateAndCreateSubscriptiongroupList, UpdateAndCreateTopic, UpdateAndCreateTopicList,
-    UpdateAndGetGroupForbidden, UpdateBrokerConfig, UpdateColdDataFlowCtrConfig, UpdateConsumerOffset,
-    ViewBrokerStatsData, ViewMessageById,
+    GetSubscriptiongroupConfig, GetSystemTopicListFromBroker, GetTimerCheckPoint, GetTimerMetrics,
+    GetTopicConfig, GetTopicStatsInfo, HeartBeat, InvokeBrokerToGetConsumerStatus, InvokeBrokerToResetOffset,
+    LockBatchMq, QueryConsumeQueue, QueryConsumeTimeSpan, QueryConsumerOffset, QueryCorrectionOffset,
+    QueryMessage, QuerySubscriptionByConsumer, QueryTopicConsumeByWho, QueryTopicsByConsumer, RecallMessage,
+    RemoveColdDataFlowCtrConfig, ResetMasterFlushOffset, SearchOffsetByTimestamp, SendReplyMessage,
+    SendReplyMessageV2, SetCommitlogReadMode, UnlockBatchMq, UnregisterClient,
+    UpdateAndCreateSubscriptiongroup, UpdateAndCreateSubscriptiongroupList, UpdateAndCreateTopic,
+    UpdateAndCreateTopicList, UpdateAndGetGroupForbidden, UpdateBrokerConfig, UpdateColdDataFlowCtrConfig,
+    UpdateConsumerOffset, ViewBrokerStatsData, ViewMessageById,
 };
 use troupemq_codec::request::{QueryAssignment, ResumeCheckHalfMessage, SetMessageRequestMode};
 
@@ -38,7 +38,9 @@ use crate::admin::{
 };
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link};
-use crate::{assignment, heartbeat, name_server, offsets, query, rebalance, reply, send_back, transaction};
+use crate::{
+    assignment, heartbeat, name_server, offsets, query, rebalance, reply, send_back, timer, transaction,
+};
 
 /// A future of an answer that lives on one arbiter.
 pub type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -131,6 +133,9 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         GetConsumeStats::CODE => progress::consume_stats(cast, call).await,
         GetBrokerConsumeStats::CODE => progress::broker_consume_stats(cast, call).await,
         QueryConsumeTimeSpan::CODE => progress::time_span(cast, call).await,
+        GetTimerCheckPoint::CODE | GetTimerMetrics::CODE | RecallMessage::CODE => {
+            timer::answers::answer(cast, call).await
+        }
         GetBrokerConfig::CODE => settings::broker_config(cast, call).await,
         UpdateBrokerConfig::CODE => settings::update_broker_config(cast, call).await,
         InvokeBrokerToResetOffset::CODE => reset::reset_offset(cast, call).await,

@@ -5,7 +5,8 @@
 //! - each level keeps the order in which its messages were stored;
 //! - a message that cannot be stored now is tried again, never passed over; one that can no longer be read, or
 //!   whose topic was deleted, is passed over with a warning;
-//! - its places are on disk a second after they changed, and at an orderly stop.
+//! - its places are on disk a second after they changed, and at an orderly stop; what was delivered and is not in
+//!   them after a kill is found in the log and not delivered again.
 //!
 //! Contents: `levels` the state.
 
@@ -16,22 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult};
-use troupemq_codec::filter::tags::tags_code_of;
-use troupemq_codec::message::NewRecord;
-use troupemq_codec::message::RecordView;
-use troupemq_codec::message::properties::{REAL_QUEUE_ID, REAL_TOPIC, TAGS};
 use troupemq_codec::request::DelayOffsetTable;
 use troupemq_codec::topic::DataVersion;
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::tables::TableFile;
 
 use crate::cast::BrokerCast;
-use crate::detour::HALF_TOPIC;
+use crate::commit_log::MAILBOX;
+use crate::delayed::{self, BATCH_BYTES, Before, Leaving};
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
-use crate::read_ahead::Records;
 use crate::saving::{Saving, in_background};
-use crate::send::{Own, store};
 use levels::{Due, Places, TAKEN_MAX};
 
 /// Longest time between two looks at the levels: a message that comes meanwhile waits longer than that.
@@ -61,7 +57,13 @@ struct Look;
 struct Delivered {
     due: Vec<Due>,
     passed: usize,
+    before: Before,
 }
+
+/// What was delivered before the start is known. Sent by the actor to itself.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct LookedBack(Before);
 
 /// Deliver no more, and save. Sent by the node when it stops; what is answered is done when it is saved.
 #[derive(Debug, Message)]
@@ -85,6 +87,8 @@ pub struct Schedule {
     saving: Saving<Held<Saved>>,
     changed: bool,
     delivers: bool,
+    /// What may have been delivered before the start without being noted; none until that is known.
+    before: Option<Before>,
     stops: Option<Held<Saved>>,
     stopped: bool,
 }
@@ -104,6 +108,7 @@ impl Schedule {
             saving: Saving::default(),
             changed: false,
             delivers: false,
+            before: None,
             stops: None,
             stopped: false,
         }
@@ -124,7 +129,30 @@ impl Schedule {
                 again_ms = again_ms.min(next_ms - now_ms);
             }
         }
+        due.truncate(delayed::fitting(due.iter().map(|due| due.unit.size), BATCH_BYTES));
         (due, again_ms.max(LOOK_SOONEST_MS))
+    }
+
+    /// The time from which deliveries may not be noted: when the first message was due that is not passed.
+    fn unsure_from_ms(&self) -> Option<i64> {
+        let first_due = |level: i32| {
+            let queue = self.cast.queues.get(SCHEDULE_TOPIC, level - 1)?;
+            let from = self.places.place(level, queue.min_offset(), queue.max_offset());
+            queue.unit(from).map(|unit| unit.tags_code)
+        };
+        let now_ms = self.cast.now_ms();
+        self.places.levels().filter_map(first_due).filter(|due_ms| *due_ms <= now_ms).min()
+    }
+
+    /// Begins to find out what was delivered before the start, if there is something to find out.
+    fn look_back(&mut self, context: &mut Context<Schedule>) {
+        match self.unsure_from_ms() {
+            None => self.before = Some(Before::default()),
+            Some(from_ms) => {
+                self.delivers = true;
+                actix::spawn(look_back(self.cast.clone(), from_ms, context.address()));
+            }
+        }
     }
 
     fn look_in(&self, context: &mut Context<Schedule>, ms: i64) {
@@ -172,6 +200,7 @@ impl Actor for Schedule {
     type Context = Context<Schedule>;
 
     fn started(&mut self, context: &mut Context<Schedule>) {
+        context.set_mailbox_capacity(MAILBOX);
         context.notify(Look);
         context.run_interval(SAVE_EVERY, Schedule::save);
     }
@@ -184,12 +213,21 @@ impl Handler<Look> for Schedule {
         if self.stopped || self.delivers {
             return;
         }
+        if self.before.is_none() {
+            self.look_back(context);
+        }
+        if self.delivers {
+            return;
+        }
         let (due, again_ms) = self.look();
         if due.is_empty() {
+            // Whatever was due before the start is passed.
+            self.before.get_or_insert_default().forget();
             return self.look_in(context, again_ms);
         }
         self.delivers = true;
-        actix::spawn(deliver(self.cast.clone(), due, context.address()));
+        let before = self.before.take().unwrap_or_default();
+        actix::spawn(deliver(self.cast.clone(), due, before, context.address()));
     }
 }
 
@@ -198,6 +236,7 @@ impl Handler<Delivered> for Schedule {
 
     fn handle(&mut self, delivered: Delivered, context: &mut Context<Schedule>) {
         self.delivers = false;
+        self.before = Some(delivered.before);
         self.changed |= delivered.passed > 0;
         delivered.due.iter().take(delivered.passed).for_each(|due| self.places.passed(due));
         if self.stopped {
@@ -207,6 +246,16 @@ impl Handler<Delivered> for Schedule {
         } else {
             context.notify(Look);
         }
+    }
+}
+
+impl Handler<LookedBack> for Schedule {
+    type Result = ();
+
+    fn handle(&mut self, LookedBack(before): LookedBack, context: &mut Context<Schedule>) {
+        self.delivers = false;
+        self.before = Some(before);
+        if self.stopped { self.stop(context) } else { context.notify(Look) }
     }
 }
 
@@ -235,82 +284,15 @@ impl Handler<AllPlaces> for Schedule {
 // ---- delivery
 
 /// Stores what is due in its topics and tells how much of it is done.
-async fn deliver(cast: Arc<BrokerCast>, due: Vec<Due>, schedule: Addr<Schedule>) {
-    let passed = passed(&cast, &due).await;
+async fn deliver(cast: Arc<BrokerCast>, due: Vec<Due>, mut before: Before, schedule: Addr<Schedule>) {
+    let leaving: Vec<Leaving> = due.iter().map(|due| Leaving::level(due.unit)).collect();
+    let passed = delayed::deliver(&cast, &leaving, &mut before).await;
     // An actor that is gone needs no news.
-    let _ = schedule.send(Delivered { due, passed }).await;
+    let _ = schedule.send(Delivered { due, passed, before }).await;
 }
 
-/// How many of `due`, from the front, are stored or can be passed over.
-async fn passed(cast: &BrokerCast, due: &[Due]) -> usize {
-    let records = Records::read(cast, due.iter().map(|due| due.unit)).await;
-    let mut places = Vec::with_capacity(due.len());
-    let mut messages = Vec::with_capacity(due.len());
-    for (at, record) in records.iter().enumerate() {
-        if let Some(message) = record.and_then(|record| delayed(cast, record)) {
-            places.push(at);
-            messages.push(message);
-        }
-    }
-    let pieces: Vec<[&[u8]; 1]> = messages.iter().map(|message| [message.properties]).collect();
-    let own: Vec<Own<'_>> = messages
-        .iter()
-        .zip(&pieces)
-        .map(|(message, pieces)| Own { record: message.record(pieces), tags_code: message.tags_code })
-        .collect();
-    match store(cast, &own).await {
-        Ok(stored) if stored.len() == own.len() => due.len(),
-        Ok(stored) => places[stored.len()],
-        Err(refusal) => {
-            tracing::warn!(remark = refusal.remark, "delayed messages could not be delivered yet");
-            places[0]
-        }
-    }
-}
-
-/// A message that leaves its delay.
-struct Delayed<'a> {
-    view: RecordView<'a>,
-    topic: &'a str,
-    queue_id: i32,
-    properties: &'a [u8],
-    tags_code: i64,
-}
-
-impl<'a> Delayed<'a> {
-    fn record<'p>(&self, properties: &'p [&'p [u8]]) -> NewRecord<'p>
-    where
-        'a: 'p,
-    {
-        NewRecord {
-            topic: self.topic,
-            queue_id: self.queue_id,
-            flag: self.view.flag(),
-            sys_flag: self.view.sys_flag(),
-            born_timestamp_ms: self.view.born_timestamp_ms(),
-            born_host: self.view.born_host(),
-            store_host: self.view.store_host(),
-            reconsume_times: self.view.reconsume_times(),
-            prepared_log_offset: self.view.prepared_log_offset(),
-            body: self.view.body(),
-            properties,
-        }
-    }
-}
-
-/// The message of a record of the delay topic; none if it has no target any more.
-fn delayed<'a>(cast: &BrokerCast, bytes: &'a [u8]) -> Option<Delayed<'a>> {
-    let view = RecordView::parse(bytes).ok()?;
-    let [topic, queue_id, tags] = view.properties().pick([REAL_TOPIC, REAL_QUEUE_ID, TAGS]);
-    let queue_id = queue_id.and_then(|id| id.parse().ok()).filter(|id: &i32| *id >= 0);
-    let (Some(topic), Some(queue_id)) = (topic, queue_id) else {
-        tracing::warn!(log_offset = view.log_offset(), "a delayed message says not where it goes");
-        return None;
-    };
-    if topic == HALF_TOPIC || cast.directory.topic(topic).is_none() {
-        tracing::warn!(topic, log_offset = view.log_offset(), "a delayed message has no topic any more");
-        return None;
-    }
-    let properties = view.properties().as_bytes();
-    Some(Delayed { view, topic, queue_id, properties, tags_code: tags_code_of(tags) })
+/// Looks back at what was delivered since `from_ms` before the start.
+async fn look_back(cast: Arc<BrokerCast>, from_ms: i64, schedule: Addr<Schedule>) {
+    let before = Before::read(&cast, from_ms).await;
+    let _ = schedule.send(LookedBack(before)).await;
 }

@@ -107,6 +107,7 @@ impl Client {
                 Ok(0) => return None,
                 Ok(read) => self.buffer.extend_from_slice(&chunk[..read]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("no frame came: {error}"),
             }
         }

@@ -25,7 +25,7 @@ use crate::offsets::{GroupsOfTopic, TopicsOfGroup};
 use crate::rebalance::{DescribeGroup, GroupOnline};
 
 /// A success with a body in fastjson's dialect.
-pub(super) fn body(value: &impl Serialize) -> Answer {
+pub(crate) fn body(value: &impl Serialize) -> Answer {
     Ok(Command::response(ResponseCode::SUCCESS).with_body(Bytes::from(to_fastjson(value))))
 }
 

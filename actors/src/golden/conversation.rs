@@ -13,12 +13,13 @@ use troupemq_codec::filter::tags_code_of;
 use troupemq_codec::message::{Message, NewRecord};
 use troupemq_codec::request::*;
 use troupemq_codec::{Command, Request, ResponseCode, Text};
+use troupemq_store::ManualClock;
 
 use super::replay::{Replay, asked, difference, says};
 use super::shape::said_by;
 use super::{Frame, conversation};
 use crate::cast::BrokerCast;
-use crate::config::NodeConfig;
+use crate::config::{NodeClock, NodeConfig};
 use crate::node::{Node, NodeHandle};
 use crate::send::{Own, store};
 use crate::testing::{Client, request, small_broker};
@@ -35,6 +36,8 @@ pub(crate) struct Play {
     pub(crate) compared: &'static [i32],
     /// What is other than usual in the broker's configuration.
     pub(crate) config: fn(&mut NodeConfig),
+    /// When it began, epoch ms, if it is about times: then the clock shows what it showed, and nothing was there.
+    pub(crate) began_ms: Option<i64>,
     /// What was there before, beside messages.
     pub(crate) before: fn(&Conversation, &[Frame]),
 }
@@ -51,6 +54,7 @@ pub(crate) struct Conversation {
     sent: HashSet<Place>,
     /// Places of messages by where they lie in the log of Java's broker.
     in_log: HashMap<i64, Place>,
+    is_timed: bool,
 }
 
 /// Topic, queue, offset.
@@ -67,7 +71,7 @@ struct Peer {
 impl Play {
     /// A conversation with nothing special.
     pub(crate) fn plain(name: &'static str, compared: &'static [i32]) -> Play {
-        Play { name, compared, config: |_| {}, before: Conversation::make_pulled_topics }
+        Play { name, compared, config: |_| {}, began_ms: None, before: Conversation::make_pulled_topics }
     }
 
     /// Holds the conversation with a fresh broker.
@@ -76,8 +80,13 @@ impl Play {
         let dir = tempfile::tempdir().unwrap();
         let mut config = small_broker(dir.path());
         (self.config)(&mut config);
+        let clock = self.began_ms.map(|began_ms| Arc::new(ManualClock::at(began_ms)));
+        if let Some(clock) = &clock {
+            config.clock = NodeClock(clock.clone());
+        }
         let node = Node::start(config).unwrap();
         let mut held = Conversation::new(node, &frames);
+        held.is_timed = clock.is_some();
         (self.before)(&held, &frames);
         let java: HashMap<i64, &Command> = asked(&frames)
             .into_iter()
@@ -85,6 +94,9 @@ impl Play {
             .collect();
         let mut open: HashMap<(u64, i32), &Frame> = HashMap::new();
         for frame in &frames {
+            if let (Some(clock), Some(began_ms)) = (&clock, self.began_ms) {
+                clock.advance_to(began_ms + frame.at_ms);
+            }
             let key = (frame.conn, frame.command.opaque);
             if !frame.is_from_server && !frame.command.is_response() {
                 open.insert(key, frame);
@@ -110,6 +122,7 @@ impl Conversation {
             known: HashMap::new(),
             sent: HashSet::new(),
             in_log: HashMap::new(),
+            is_timed: false,
         };
         for asked in asked(frames) {
             let Some(java) = asked.java.filter(|java| java.code == 0) else { continue };
@@ -156,9 +169,11 @@ impl Conversation {
     }
 
     fn send(&mut self, frame: &Frame, java: Option<&Command>) {
-        self.presuppose(&frame.command, java);
+        if !self.is_timed {
+            self.presuppose(&frame.command, java);
+        }
         let mut command = frame.command.clone();
-        if command.fields.get("suspendTimeoutMillis").is_some() {
+        if command.fields.get("suspendTimeoutMillis").is_some() && !self.is_timed {
             command.fields.set("suspendTimeoutMillis", HOLD_MS);
         }
         if command.code == ConsumerSendMsgBack::CODE

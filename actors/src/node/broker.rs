@@ -21,6 +21,7 @@ use troupemq_codec::topic::DataVersion;
 use troupemq_store::dispatch::FilterBits;
 use troupemq_store::dispatch::delay_levels::DelayLevels;
 use troupemq_store::tables::{ConsumerFilterTable, TableFile};
+use troupemq_store::timer::{TimerStore, TimerView};
 use troupemq_store::{
     Closing, FlushMode, IndexReader, LogFlusher, LogReader, Marks, Opened, QueueTable, StoreConfig,
 };
@@ -49,6 +50,8 @@ use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::settings::{Configured, Settings};
 use crate::stats::rates::Sampler;
+use crate::timer::Timer;
+use crate::timer::admit::TimerGate;
 use crate::transaction::TransactionChecker;
 use crate::watchdog::Watchdog;
 
@@ -91,6 +94,9 @@ pub(super) fn build(
     let file = opened.config.dir.join("config").join(SETTINGS_FILE);
     let (configured, settings) = Configured::open(part.config.clone(), Some(file))?;
     let part = &BrokerPart { config: settings, ..part.clone() };
+    let now_ms = config.clock.0.now_ms();
+    let timers = TimerStore::open(&opened.config, &opened.queues, &opened.reader, now_ms)?;
+    let view = timers.view();
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;
     let tables = PeopleTables::read(&below.store.dir, (filters, book))?;
     let progress = tables.transactions();
@@ -102,10 +108,11 @@ pub(super) fn build(
     }
     let addressed = Addressed::default();
     let (transactions, schedule) = (addressed.checker.address(), addressed.schedule.address());
+    let timer = (addressed.timer.address(), view);
     let advertised = advertised(part, address);
-    let ground = Ground { advertised, directory, people, transactions, schedule, configured };
+    let ground = Ground { advertised, directory, people, transactions, schedule, timer, configured };
     let cast = start(stage, config, part, ground, (below, watchdog))?;
-    let delivery = Delivery::start(stage, &cast, (addressed, progress), watchdog)?;
+    let delivery = Delivery::start(stage, &cast, (addressed, progress, timers), watchdog)?;
     if let Some(running) = &mut stage.broker {
         running.delivery = Some(delivery);
     }
@@ -233,6 +240,7 @@ struct Ground {
     transactions: Addr<TransactionChecker>,
     schedule: Addr<Schedule>,
     configured: Configured<BrokerConfig>,
+    timer: (Addr<Timer>, TimerView),
 }
 
 /// Starts the actors of the broker on top of those of its store.
@@ -240,7 +248,7 @@ fn start(
     stage: &mut Stage,
     config: &NodeConfig,
     part: &BrokerPart,
-    Ground { advertised, directory, people, transactions, schedule, configured }: Ground,
+    Ground { advertised, directory, people, transactions, schedule, timer: (timer, view), configured }: Ground,
     (below, watchdog): (StoreCast, &mut Watchdog),
 ) -> Result<Arc<BrokerCast>, NodeError> {
     let (clock, broker) = (config.clock.clone(), &part.config);
@@ -265,7 +273,8 @@ fn start(
         schedule,
         open_halves: Arc::default(),
         reserved_ms: i64::from(below.store.reserved_hours) * 3_600_000,
-        detours: Detours::new(levels, below.queues.clone()),
+        timer,
+        detours: Detours::new(levels, TimerGate::new(shared.clone(), view), below.queues.clone()),
         config: shared,
         ids: IdSource::new(advertised.ip(), clock.0.now_ms()),
         message_ids: PlaceIds::new(advertised),

@@ -1,4 +1,4 @@
-//! Starts and stops the actors that deliver what waits: delay levels, transactions.
+//! Starts and stops the actors that deliver what waits: delay levels, timers, transactions.
 //!
 //! Invariants:
 //! - they stop before the log does, so that nothing is half delivered at an orderly stop.
@@ -8,16 +8,19 @@ use std::sync::Arc;
 use actix::{Addr, Context};
 use troupemq_codec::request::DelayOffsetTable;
 use troupemq_store::tables::TableFile;
+use troupemq_store::timer::TimerStore;
 
 use crate::cast::BrokerCast;
 use crate::node::{NodeError, Stage};
 use crate::schedule::{Schedule, StopSchedule};
+use crate::timer::{StopTimer, Timer};
 use crate::transaction::{CommitProgress, TransactionChecker};
 use crate::watchdog::Watchdog;
 
 /// The actors that deliver, as long as they have an address only.
 #[derive(Default)]
 pub(super) struct Addressed {
+    pub(super) timer: Context<Timer>,
     pub(super) schedule: Context<Schedule>,
     pub(super) checker: Context<TransactionChecker>,
 }
@@ -25,6 +28,7 @@ pub(super) struct Addressed {
 /// The actors that deliver.
 pub(super) struct Delivery {
     schedule: Addr<Schedule>,
+    timer: Addr<Timer>,
     transactions: Addr<TransactionChecker>,
 }
 
@@ -33,9 +37,12 @@ impl Delivery {
     pub(super) fn start(
         stage: &mut Stage,
         cast: &Arc<BrokerCast>,
-        (addressed, progress): (Addressed, (Option<i64>, Option<i64>)),
+        (addressed, progress, timers): (Addressed, (Option<i64>, Option<i64>), TimerStore),
         watchdog: &mut Watchdog,
     ) -> Result<Delivery, NodeError> {
+        stage.enter("Timer");
+        let timer = addressed.timer.run(Timer::new(cast.clone(), timers));
+        watchdog.watch("Timer", timer.clone());
         stage.enter("Schedule");
         let (file, saved) = TableFile::<DelayOffsetTable>::open(&cast.store_dir)?;
         let schedule = addressed.schedule.run(Schedule::new(cast.clone(), file, saved));
@@ -43,7 +50,7 @@ impl Delivery {
         stage.enter("TransactionChecker");
         let transactions = addressed.checker.run(TransactionChecker::new(cast.clone(), progress));
         watchdog.watch("TransactionChecker", transactions.clone());
-        Ok(Delivery { schedule, transactions })
+        Ok(Delivery { schedule, timer, transactions })
     }
 
     /// Ends all deliveries and saves how far they are.
@@ -52,8 +59,14 @@ impl Delivery {
         self.transactions.send(CommitProgress).await.map_err(|_| NodeError::Incomplete { part })?;
         let part = "Schedule";
         let saving = self.schedule.send(StopSchedule).await.map_err(|_| NodeError::Incomplete { part })?;
-        match saving.await {
+        let saved = match saving.await {
             Ok(Ok(())) => Ok(()),
+            _ => Err(NodeError::Incomplete { part }),
+        };
+        let part = "Timer";
+        let saving = self.timer.send(StopTimer).await.map_err(|_| NodeError::Incomplete { part })?;
+        match saving.await {
+            Ok(Ok(())) => saved,
             _ => Err(NodeError::Incomplete { part }),
         }
     }

@@ -46,18 +46,12 @@ const PLAIN: &[&str] = &[
     "trace-531",
 ];
 
+/// Conversations about times, with the time at which each began, epoch ms.
+const TIMED: &[(&str, i64)] = &[("timer-531", 1_795_968_579_187), ("recall-533", 1_795_968_728_083)];
+
 /// Conversations that are held elsewhere, or wait for what they speak about.
-const ELSEWHERE: &[&str] = &[
-    "batchcq-531",
-    "pop-push-531",
-    "pop-raw-531",
-    "recall-533",
-    "rpc-498",
-    "rpc-531",
-    "timer-531",
-    "tx-498",
-    "tx-531",
-];
+const ELSEWHERE: &[&str] =
+    &["batchcq-531", "pop-push-531", "pop-raw-531", "rpc-498", "rpc-531", "tx-498", "tx-531"];
 
 /// Requests whose answers are compared here; others are sent because later ones presuppose them.
 const COMPARED: &[i32] = &[
@@ -83,6 +77,7 @@ const COMPARED: &[i32] = &[
     CheckClientConfig::CODE,
     GetConsumerRunningInfo::CODE,
     ConsumeMessageDirectly::CODE,
+    RecallMessage::CODE,
     UNKNOWN,
 ];
 
@@ -104,8 +99,12 @@ const DIFFERENCES: &[Intended] = &[
     ("errors", 97, "an offset within a record is no record; Java's answer is an accident"),
     ("errors", 101, "the missing key is named; Java's answer is an accident"),
     ("push-498", 115, "a pull in front of its heart-beat waits for it a moment; Java refuses it"),
-    ("errors", 25, TIMER),
-    ("errors", 27, TIMER),
+    ("errors", 181, "recalls came with 5.3.2"),
+    ("timer-531", 5, HANDLE),
+    ("timer-531", 9, HANDLE),
+    ("timer-531", 11, HANDLE),
+    ("timer-531", 36, EMPTY),
+    ("timer-531", 38, EMPTY),
     ("errors", 71, EMPTY),
     ("errors", 73, EMPTY),
     ("errors", 79, "the missing key is named, and releases since 5.3.2 answer 29"),
@@ -125,7 +124,7 @@ const DIFFERENCES: &[Intended] = &[
     ("producer-binary-531", 18, USED),
 ];
 
-const TIMER: &str = "timer messages are refused, because nobody would deliver them yet";
+const HANDLE: &str = "releases since 5.3.2 tell a handle by which a timer can be recalled";
 const EMPTY: &str =
     "a new group begins at 0 of an empty queue; with Java's answer it would skip what comes meanwhile";
 const PARSER: &str = "the words of the parser are its own";
@@ -144,6 +143,12 @@ fn clients_are_answered_as_java_answers_them() {
         config.broker.as_mut().unwrap().config.max_message_size = 65_536;
     };
     Play { config, before: before_errors, ..Play::plain("errors", COMPARED) }.hold(&mut replay);
+    for (name, began_ms) in TIMED {
+        let config = |config: &mut crate::NodeConfig| {
+            config.broker.as_mut().unwrap().config.recall_message_enable = true;
+        };
+        Play { config, began_ms: Some(*began_ms), ..Play::plain(name, COMPARED) }.hold(&mut replay);
+    }
     let compared = replay.end();
     let never: Vec<_> = COMPARED.iter().filter(|code| !compared.contains_key(code)).collect();
     assert!(never.is_empty(), "nobody asked {never:?}");
@@ -156,7 +161,8 @@ fn every_conversation_with_a_client_is_held() {
         .filter(|(name, frames)| !name.starts_with("mqadmin-") && !frames.is_empty())
         .map(|(name, _)| name)
         .collect();
-    let held = PLAIN.iter().chain(ELSEWHERE).chain(&["errors"]);
+    let timed = TIMED.iter().map(|(name, _)| name);
+    let held = PLAIN.iter().chain(ELSEWHERE).chain(&["errors"]).chain(timed);
     assert_eq!(recorded, held.map(|name| (*name).to_owned()).collect());
 }
 

@@ -33,6 +33,7 @@ use crate::rebalance::IsOrderly;
 use crate::send::check::{Marks, check_keys, check_sizes, illegal};
 use crate::send::place::{Places, is_given_up};
 use crate::send::reply;
+use crate::timer::recall;
 use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
 use crate::topics::EnsureTopic;
 
@@ -68,6 +69,8 @@ pub struct Bench {
     made: BytesMut,
     /// The time of the batch, epoch ms: one look at the clock for all its sends.
     now_ms: Option<i64>,
+    /// By which the send at hand can be recalled, if it is a timer.
+    recall: Option<Box<str>>,
 }
 
 /// One send of the batch.
@@ -81,6 +84,8 @@ pub(super) struct Slot {
     pub(super) records: Range<usize>,
     /// Its unique id.
     pub(super) uniq_key: UniqKey,
+    /// By which it can be recalled, if it is a timer.
+    pub(super) recall: Option<Box<str>>,
 }
 
 /// Why a send is not in the batch.
@@ -274,6 +279,7 @@ impl Bench {
         let queue = place.queue(cast, self.places.choose(&place, send.queue_id), &wire.link)?;
         let first = self.batch.records.len();
         let before = self.batch.bytes.len();
+        self.recall = None;
         let uniq_key = match self.encode(
             &Target { cast, config: &config, wire, send: &send, topic: &place.topic, queue, is_dead },
             body,
@@ -292,6 +298,7 @@ impl Bench {
             queue_id: queue.queue_id,
             records: first..self.batch.records.len(),
             uniq_key,
+            recall: self.recall.take(),
         });
         if !self.queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
             self.queues.push(queue.clone());
@@ -376,8 +383,12 @@ impl Bench {
         }
         let id = marks.uniq_key.or(made_id.as_ref().map(|id| id.as_str())).unwrap_or_default();
         let again = send.reconsume_times.unwrap_or(0);
-        let wish = if is_dead { Wish::default() } else { marks.wish(id, again > 0) };
+        // What comes in a batch waits for nothing either: clients refuse to send such.
+        let wish = if is_dead || send.is_batch { Wish::default() } else { marks.wish(id, again > 0) };
         let detour = cast.detours.find(&wish, &topic.name, queue.queue_id, now_ms)?;
+        if let Some(recall_ms) = detour.as_ref().and_then(|detour| detour.recall_ms) {
+            self.recall = recall::handle(cast, &topic.name, (recall_ms, id));
+        }
         let waits_as_half = detour.as_ref().is_some_and(|detour| detour.is_half);
         let record = NewRecord {
             topic: detour.as_ref().map_or(&topic.name, |detour| detour.topic),

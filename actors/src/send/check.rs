@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use troupemq_codec::ResponseCode;
 use troupemq_codec::message::properties::{
     DELAY, INNER_NUM, KEYS, POP_CK, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS, TRANSACTION_PREPARED, UNIQ_KEY, WAIT,
+    TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS, TRANSACTION_PREPARED, UNIQ_KEY, WAIT,
 };
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::topic::TopicConfig;
@@ -18,6 +18,7 @@ use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
 use crate::detour::Wish;
 use crate::net::Refusal;
+use crate::timer::admit::TimeWish;
 use crate::topic::{attributes, names};
 
 /// Checks the name of a topic that a client sends to.
@@ -75,25 +76,28 @@ pub struct Marks<'a> {
     pub level: Option<&'a str>,
     /// Whether it is half of a transaction.
     pub is_transaction: bool,
-    is_timed: bool,
+    time: TimeWish<'a>,
     is_inner_batch: bool,
 }
 
 impl<'a> Marks<'a> {
     /// Looks for the marks in one pass.
     pub fn of(properties: PropertiesView<'a>) -> Marks<'a> {
-        let [uniq_key, tags, wait, pop, transaction, delay, inner, second, ms, deliver] = properties.pick([
-            UNIQ_KEY,
-            TAGS,
-            WAIT,
-            POP_CK,
-            TRANSACTION_PREPARED,
-            DELAY,
-            INNER_NUM,
-            TIMER_DELAY_SEC,
-            TIMER_DELAY_MS,
-            TIMER_DELIVER_MS,
-        ]);
+        let [uniq_key, tags, wait, pop, transaction, delay, inner, seconds, ms, deliver, out, cancels] =
+            properties.pick([
+                UNIQ_KEY,
+                TAGS,
+                WAIT,
+                POP_CK,
+                TRANSACTION_PREPARED,
+                DELAY,
+                INNER_NUM,
+                TIMER_DELAY_SEC,
+                TIMER_DELAY_MS,
+                TIMER_DELIVER_MS,
+                TIMER_OUT_MS,
+                TIMER_DELETE_UNIQUE_KEY,
+            ]);
         let is_true = |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("true"));
         Marks {
             uniq_key: uniq_key.filter(|key| !key.trim().is_empty()),
@@ -102,7 +106,7 @@ impl<'a> Marks<'a> {
             was_popped: pop.is_some(),
             level: delay,
             is_transaction: is_true(transaction),
-            is_timed: second.or(ms).or(deliver).is_some(),
+            time: TimeWish { seconds, ms, deliver, was_timed: out.is_some(), cancels: cancels.is_some() },
             is_inner_batch: inner.is_some(),
         }
     }
@@ -114,14 +118,14 @@ impl<'a> Marks<'a> {
 
     /// Whether a property must not be stored as it came.
     pub fn needs_cleaning(&self) -> bool {
-        self.was_popped || (self.is_timed && self.has_level())
+        self.was_popped || (self.time.is_any() && self.has_level())
     }
 
     /// What the message asks for; `uniq_key` is its id, made or not.
     pub fn wish(&self, uniq_key: &'a str, is_again: bool) -> Wish<'a> {
         // A message that is retried after a delay is no half any more.
         let is_half = self.is_transaction && !(is_again && self.has_level());
-        Wish { level: self.level, is_half, uniq_key, tags: self.tags }
+        Wish { level: self.level, time: self.time, is_half, uniq_key, tags: self.tags }
     }
 
     /// Refuses a kind of message that this broker does not deliver.
@@ -133,10 +137,6 @@ impl<'a> Marks<'a> {
         }
         if self.is_transaction {
             check_open(cast)?;
-        }
-        if self.is_timed && !self.has_level() {
-            let remark = format!("the broker[{host}] does not deliver timer messages");
-            return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
         }
         if self.is_inner_batch || flags & sys_flag::INNER_BATCH != 0 {
             return Err(illegal(&cast.config.load()));

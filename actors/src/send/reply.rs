@@ -54,7 +54,7 @@ pub(super) fn done(
                 queue_offset: first.queue_offset,
                 transaction_id,
                 batch_unique_id: None,
-                recall_handle: None,
+                recall_handle: slot.recall.as_deref(),
             }),
         }
         .encode(out);

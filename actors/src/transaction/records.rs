@@ -7,8 +7,8 @@
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
-    CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS,
-    TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET, UNIQ_KEY,
+    CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELAY_MS,
+    TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET, UNIQ_KEY,
 };
 use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys_flag};
 
@@ -16,6 +16,7 @@ use crate::cast::BrokerCast;
 use crate::detour::{Detour, Wish};
 use crate::net::Refusal;
 use crate::send::{Own, StoredOwn};
+use crate::timer::admit::TimeWish;
 
 /// Topic of the op messages. Java: `RMQ_SYS_TRANS_OP_HALF_TOPIC`.
 pub const OP_TOPIC: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
@@ -48,24 +49,26 @@ pub struct HalfView<'a> {
     was_copied: bool,
     tags: Option<&'a str>,
     level: Option<&'a str>,
+    time: TimeWish<'a>,
 }
 
 impl<'a> HalfView<'a> {
     /// Reads the record of a half message; none if it says not where it goes.
     pub fn parse(bytes: &'a [u8]) -> Option<HalfView<'a>> {
         let record = RecordView::parse(bytes).ok()?;
-        let [topic, queue_id, group, uniq_key, immunity, checks, moved, tags, level] =
-            record.properties().pick([
-                REAL_TOPIC,
-                REAL_QUEUE_ID,
-                PRODUCER_GROUP,
-                UNIQ_KEY,
-                CHECK_IMMUNITY_TIME_IN_SECONDS,
-                TRANSACTION_CHECK_TIMES,
-                TRANSACTION_PREPARED_QUEUE_OFFSET,
-                TAGS,
-                DELAY,
-            ]);
+        let properties = record.properties();
+        let [seconds, ms, deliver] = properties.pick([TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS]);
+        let [topic, queue_id, group, uniq_key, immunity, checks, moved, tags, level] = properties.pick([
+            REAL_TOPIC,
+            REAL_QUEUE_ID,
+            PRODUCER_GROUP,
+            UNIQ_KEY,
+            CHECK_IMMUNITY_TIME_IN_SECONDS,
+            TRANSACTION_CHECK_TIMES,
+            TRANSACTION_PREPARED_QUEUE_OFFSET,
+            TAGS,
+            DELAY,
+        ]);
         Some(HalfView {
             record,
             topic: topic?,
@@ -78,6 +81,7 @@ impl<'a> HalfView<'a> {
             was_copied: checks.is_some() || moved.is_some(),
             tags,
             level,
+            time: TimeWish { seconds, ms, deliver, ..TimeWish::default() },
         })
     }
 
@@ -88,7 +92,7 @@ impl<'a> HalfView<'a> {
 
     /// Where the message has to wait when it is committed.
     pub fn detour(&self, cast: &BrokerCast) -> Result<Option<Detour>, Refusal> {
-        let wish = Wish { level: self.level, tags: self.tags, ..Wish::default() };
+        let wish = Wish { level: self.level, time: self.time, tags: self.tags, ..Wish::default() };
         cast.detours.find(&wish, self.topic, self.queue_id, cast.now_ms())
     }
 

@@ -31,6 +31,7 @@ var scenarios = []scenario{
 	{"push-from-last", "3.8 #70: a young topic is consumed from 0", pushFromLast},
 	{"group-shares-and-takes-over", "3.6 #50, #52: two share, one takes over", groupShares},
 	{"group-broadcast", "every member gets everything", groupBroadcast},
+	{"delay-any-time", "3.3 #24, #25: by level and by times, never early", delayAnyTime},
 	{"pull-from", "pull by queue and offset", pullFrom},
 }
 
@@ -49,6 +50,38 @@ func sendSync(b *bed) {
 		next[result.MessageQueue.QueueId]++
 	}
 	equal(4, len(next), "queues used")
+}
+
+func delayAnyTime(b *bed) {
+	topic := b.topic(2)
+	into := &inbox{}
+	b.pushing(b.name("g"), topic, "*", into)
+	sender := b.producer()
+	dues := map[string]int64{}
+	texts := []string{}
+	for i := 0; i < 12; i++ {
+		text := fmt.Sprint("later-", i)
+		message := primitive.NewMessage(topic, []byte(text))
+		now := time.Now().UnixMilli()
+		switch i % 3 {
+		case 0:
+			message.WithDelayTimeLevel(1)
+			dues[text] = now + 1000
+		case 1:
+			message.WithProperty("TIMER_DELAY_MS", "1600")
+			dues[text] = now + 1600
+		default:
+			dues[text] = now + 2100
+			message.WithProperty("TIMER_DELIVER_MS", fmt.Sprint(dues[text]))
+		}
+		sent(sender.SendSync(context.Background(), message))
+		texts = append(texts, text)
+	}
+	into.awaitExactly(texts, 45*time.Second)
+	for _, message := range into.all() {
+		early := dues[string(message.Body)] - message.StoreTimestamp
+		check(early <= 0, "%s came %d ms early", message.Body, early)
+	}
 }
 
 func sendAsync(b *bed) {

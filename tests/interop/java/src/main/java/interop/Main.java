@@ -29,6 +29,7 @@ public final class Main {
         LitePullScenarios.addTo(list);
         QueryScenarios.addTo(list);
         RequestScenarios.addTo(list);
+        TimerScenarios.addTo(list);
         RestartScenarios.addTo(list);
         ExchangeScenarios.addTo(list);
         for (String release5 : List.of("interop.Release5Scenarios", "interop.AdminScenarios")) {

@@ -1,5 +1,6 @@
 package interop;
 
+import java.util.TreeMap;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.compression.CompressionType;
@@ -15,6 +16,27 @@ public final class Release5Scenarios {
         list.suite("everyday");
         list.add("send-compressed-lz4", "body compressed by LZ4", bed -> compressed(bed, CompressionType.LZ4));
         list.add("send-compressed-zstd", "body compressed by Zstandard", bed -> compressed(bed, CompressionType.ZSTD));
+        list.add("delay-by-setters", "3.3 #25: the client's own ways to name a time", Release5Scenarios::timed);
+    }
+
+    private static void timed(Bed bed) throws Exception {
+        String topic = bed.topic(1);
+        Inbox inbox = new Inbox();
+        bed.pushing(bed.name("g"), topic, "*", inbox);
+        DefaultMQProducer producer = bed.producer();
+        TreeMap<String, Long> dues = new TreeMap<>();
+        for (String way : new String[] {"deliver", "ms", "seconds"}) {
+            Message message = new Message(topic, Bed.bytes(way));
+            long now = System.currentTimeMillis();
+            switch (way) {
+                case "deliver" -> message.setDeliverTimeMs(now + 1500);
+                case "ms" -> message.setDelayTimeMs(1500);
+                default -> message.setDelayTimeSec(2);
+            }
+            Bed.sent(producer.send(message));
+            dues.put(way, now + (way.equals("seconds") ? 2000 : 1500));
+        }
+        TimerScenarios.awaitTimes(inbox, dues, bed.target.isJava() ? 2500 : 600);
     }
 
     private static void compressed(Bed bed, CompressionType type) throws Exception {

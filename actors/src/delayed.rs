@@ -1,0 +1,174 @@
+//! Messages that leave a delay: read where they waited, stored where they go.
+//!
+//! Invariants:
+//! - a message keeps everything it was sent with; what it waited with stays in its properties, as in Java;
+//! - a message that cannot be stored now is tried again by whoever waits with it, never passed over; one that can no
+//!   longer be read, or whose topic was deleted, is passed over with a warning;
+//! - what [`Before`] knows as delivered is passed over.
+//!
+//! Contents: `before` what was delivered before the start.
+
+mod before;
+
+use bytes::Bytes;
+use troupemq_codec::filter::tags::tags_code_of;
+use troupemq_codec::message::properties::{
+    PROPERTIES_MAX_BYTES, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_ROLL_TIMES,
+};
+use troupemq_codec::message::{NewRecord, Properties, RecordView};
+use troupemq_store::Unit;
+use troupemq_store::timer::TIMER_TOPIC;
+
+use crate::cast::BrokerCast;
+use crate::detour::HALF_TOPIC;
+use crate::read_ahead::Records;
+use crate::send::{Own, store};
+
+pub use before::Before;
+
+/// Bytes of one batch, more only for a single message.
+pub const BATCH_BYTES: u64 = 1 << 20;
+
+/// A message whose time has come.
+#[derive(Debug, Clone)]
+pub struct Leaving {
+    /// Where it waited.
+    pub unit: Unit,
+    /// Property text to store behind its own.
+    pub more: Bytes,
+    /// Whether it goes round once more instead of to its topic.
+    pub rolls: bool,
+}
+
+impl Leaving {
+    /// One that leaves a delay level.
+    pub fn level(unit: Unit) -> Leaving {
+        Leaving { unit, more: Bytes::new(), rolls: false }
+    }
+}
+
+/// How many messages of these sizes, from the front, make a batch of at most `max_bytes`; one at least.
+pub fn fitting(sizes: impl Iterator<Item = u32>, max_bytes: u64) -> usize {
+    let sums = sizes.scan(0_u64, |sum, size| {
+        *sum += u64::from(size);
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= max_bytes).count().max(1)
+}
+
+/// Stores messages where they go. Answers how many of them, from the front, are stored or can be passed over.
+pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before) -> usize {
+    let records = Records::read(cast, leaving.iter().map(|leaving| leaving.unit)).await;
+    let mut places = Vec::with_capacity(leaving.len());
+    let mut messages = Vec::with_capacity(leaving.len());
+    let mut known = Vec::new();
+    for (at, (record, leaving)) in records.iter().zip(leaving).enumerate() {
+        let Some(message) = record.and_then(|record| Delayed::read(cast, record, leaving)) else { continue };
+        if let Some(delivery) = before.take(&message.view, (message.topic, message.queue_id), message.rolls) {
+            known.push((at, delivery));
+            continue;
+        }
+        places.push(at);
+        messages.push(message);
+    }
+    let pieces: Vec<[&[u8]; 2]> = messages.iter().map(Delayed::pieces).collect();
+    let own: Vec<Own<'_>> = messages
+        .iter()
+        .zip(&pieces)
+        .map(|(message, pieces)| Own { record: message.record(pieces), tags_code: message.tags_code })
+        .collect();
+    let passed = match store(cast, &own).await {
+        Ok(stored) if stored.len() == own.len() => leaving.len(),
+        Ok(stored) => places[stored.len()],
+        Err(refusal) => {
+            tracing::warn!(remark = refusal.remark, "delayed messages could not be delivered yet");
+            places[0]
+        }
+    };
+    // What comes again is asked for again.
+    known.into_iter().filter(|(at, _)| *at >= passed).for_each(|(_, delivery)| before.put_back(delivery));
+    passed
+}
+
+/// A message that leaves its delay.
+struct Delayed<'a> {
+    view: RecordView<'a>,
+    topic: &'a str,
+    queue_id: i32,
+    tags_code: i64,
+    more: &'a [u8],
+    /// Its properties, counted up, when it goes round again.
+    again: Option<Properties>,
+    rolls: i64,
+}
+
+impl<'a> Delayed<'a> {
+    /// The message of a record; none if it has no target any more.
+    fn read(cast: &BrokerCast, bytes: &'a [u8], leaving: &'a Leaving) -> Option<Delayed<'a>> {
+        let view = RecordView::parse(bytes).ok()?;
+        let [topic, queue_id, tags, rolls] =
+            view.properties().pick([REAL_TOPIC, REAL_QUEUE_ID, TAGS, TIMER_ROLL_TIMES]);
+        let queue_id = queue_id.and_then(|id| id.parse().ok()).filter(|id: &i32| *id >= 0);
+        let (Some(topic), Some(queue_id)) = (topic, queue_id) else {
+            tracing::warn!(log_offset = view.log_offset(), "a delayed message says not where it goes");
+            return None;
+        };
+        if topic == HALF_TOPIC || cast.directory.topic(topic).is_none() {
+            tracing::warn!(topic, log_offset = view.log_offset(), "a delayed message has no topic any more");
+            return None;
+        }
+        let times = rolls.and_then(|times| times.parse().ok()).unwrap_or(0_i64).saturating_add(1);
+        let again = leaving.rolls.then(|| {
+            let text = Bytes::copy_from_slice(view.properties().as_bytes());
+            let mut properties = Properties::parse(text);
+            properties.set(TIMER_ROLL_TIMES, &times.to_string());
+            properties
+        });
+        let rolls = if leaving.rolls { times } else { 0 };
+        let more = &leaving.more[..];
+        Some(Delayed { view, topic, queue_id, tags_code: tags_code_of(tags), more, again, rolls })
+    }
+
+    /// The texts of its properties.
+    fn pieces(&self) -> [&[u8]; 2] {
+        let own = match &self.again {
+            Some(again) => &again.encoded()[..],
+            None => self.view.properties().as_bytes(),
+        };
+        // A message that was accepted must not be lost to what the broker wants to tell about it.
+        let fits = own.len() + 1 + self.more.len() <= PROPERTIES_MAX_BYTES;
+        [own, if fits { self.more } else { &[] }]
+    }
+
+    fn record<'p>(&self, properties: &'p [&'p [u8]]) -> NewRecord<'p>
+    where
+        'a: 'p,
+    {
+        let rolls = self.again.is_some();
+        NewRecord {
+            topic: if rolls { TIMER_TOPIC } else { self.topic },
+            queue_id: if rolls { 0 } else { self.queue_id },
+            flag: self.view.flag(),
+            sys_flag: self.view.sys_flag(),
+            born_timestamp_ms: self.view.born_timestamp_ms(),
+            born_host: self.view.born_host(),
+            store_host: self.view.store_host(),
+            reconsume_times: self.view.reconsume_times(),
+            prepared_log_offset: self.view.prepared_log_offset(),
+            body: self.view.body(),
+            properties,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_a_limit_of_bytes_but_for_a_single_message() {
+        assert_eq!(fitting([400, 400, 200, 1].into_iter(), 1000), 3);
+        assert_eq!(fitting([5000, 1].into_iter(), 1000), 1);
+        assert_eq!(fitting([1, 2].into_iter(), 1000), 2);
+    }
+}

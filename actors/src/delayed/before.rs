@@ -1,0 +1,123 @@
+//! `Before`: what was delivered from a delay before the start and may not be noted, as the log tells it.
+//!
+//! Invariants:
+//! - one delivery stands for one message: one that was sent twice is delivered twice;
+//! - a delivery lies behind its message in the log;
+//! - the log is read on a thread that may wait, from the segment on in which the first such delivery can be.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::hash::{BuildHasher, RandomState};
+
+use troupemq_codec::message::RecordView;
+use troupemq_codec::message::properties::{REAL_QUEUE_ID, REAL_TOPIC, TIMER_ROLL_TIMES, UNIQ_KEY};
+use troupemq_store::LogReader;
+use troupemq_store::timer::TIMER_TOPIC;
+
+use crate::cast::BrokerCast;
+
+/// Deliveries that are remembered; of more the first ones are forgotten, and may come twice.
+const DELIVERIES_MAX: usize = 1 << 20;
+
+/// Deliveries by what tells messages apart, with their log offsets.
+#[derive(Debug, Default)]
+pub struct Before {
+    deliveries: HashMap<u64, Vec<u64>>,
+    count: usize,
+    hashes: RandomState,
+}
+
+/// A delivery that was found.
+#[derive(Debug)]
+pub struct Delivery {
+    hash: u64,
+    log_offset: u64,
+}
+
+impl Before {
+    /// Reads what was delivered from `from_ms` on.
+    pub async fn read(cast: &BrokerCast, from_ms: i64) -> Before {
+        let log = cast.log.clone();
+        let read = actix_rt::task::spawn_blocking(move || Before::walk(&log, from_ms)).await;
+        read.unwrap_or_else(|lost| {
+            tracing::warn!(%lost, "the log could not be looked through for delayed messages: some may come twice");
+            Before::default()
+        })
+    }
+
+    fn walk(log: &LogReader, from_ms: i64) -> Before {
+        let mut before = Before::default();
+        let walked = log.walk(start_of(log, from_ms), log.wrote_to(), |record| {
+            if record.store_timestamp_ms() >= from_ms {
+                before.note(record);
+            }
+            Ok::<(), Infallible>(())
+        });
+        let Ok(to) = walked;
+        tracing::debug!(to, deliveries = before.count, "looked back for what was delivered");
+        before
+    }
+
+    /// Notes a record if it left a delay.
+    fn note(&mut self, record: &RecordView<'_>) {
+        let [topic, queue_id, rolls] =
+            record.properties().pick([REAL_TOPIC, REAL_QUEUE_ID, TIMER_ROLL_TIMES]);
+        let (Some(topic), Some(queue_id)) = (topic, queue_id.and_then(|id| id.parse().ok())) else { return };
+        let rolls = match record.topic() {
+            TIMER_TOPIC => rolls.and_then(|times| times.parse().ok()).unwrap_or(0),
+            stored_in if stored_in == topic => 0,
+            _ => return,
+        };
+        if self.count >= DELIVERIES_MAX {
+            self.deliveries.clear();
+            self.count = 0;
+        }
+        self.count += 1;
+        let hash = self.hash(record, (topic, queue_id), rolls);
+        self.deliveries.entry(hash).or_default().push(record.log_offset().cast_unsigned());
+    }
+
+    /// Takes a delivery of the message that waits in `record` for a queue, if one is known; `rolls` is how often it
+    /// will have gone round, 0 when it goes to its queue.
+    pub fn take(
+        &mut self,
+        record: &RecordView<'_>,
+        (topic, queue_id): (&str, i32),
+        rolls: i64,
+    ) -> Option<Delivery> {
+        if self.deliveries.is_empty() {
+            return None;
+        }
+        let hash = self.hash(record, (topic, queue_id), rolls);
+        let offsets = self.deliveries.get_mut(&hash)?;
+        let at = offsets.iter().position(|log_offset| *log_offset > record.log_offset().cast_unsigned())?;
+        Some(Delivery { hash, log_offset: offsets.remove(at) })
+    }
+
+    /// Forgets everything: what was due before the start is passed.
+    pub fn forget(&mut self) {
+        self.deliveries = HashMap::new();
+    }
+
+    /// Gives back a delivery whose message will be asked for again.
+    pub fn put_back(&mut self, delivery: Delivery) {
+        self.deliveries.entry(delivery.hash).or_default().push(delivery.log_offset);
+    }
+
+    fn hash(&self, record: &RecordView<'_>, target: (&str, i32), rolls: i64) -> u64 {
+        let uniq_key = record.properties().get_bytes(UNIQ_KEY);
+        let origin = (record.born_timestamp_ms(), record.reconsume_times(), record.body_crc());
+        self.hashes.hash_one((target, rolls, uniq_key, origin))
+    }
+}
+
+/// Start of the last segment that was begun before `from_ms`.
+fn start_of(log: &LogReader, from_ms: i64) -> u64 {
+    let segments = log.segments().snapshot();
+    let is_before = |start: u64| {
+        log.record_at(start, |record| record.store_timestamp_ms())
+            .is_some_and(|stored_ms| stored_ms < from_ms)
+    };
+    let mut starts = segments.iter().rev().map(|segment| segment.start());
+    starts.clone().find(|start| is_before(*start)).or(starts.next_back()).unwrap_or_default()
+}

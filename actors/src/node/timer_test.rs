@@ -1,0 +1,294 @@
+//! Messages that name the time of their delivery, over a socket and a clock that is turned by hand: delivery, recall,
+//! kill and restart.
+//!
+//! Invariants:
+//! - nothing here waits for real time to pass but for the wake of an actor.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::message::{Message, RecallHandle};
+use troupemq_codec::request::{
+    GetTimerCheckPoint, GetTimerMetrics, RecallMessage, RecallMessageHeader, RecallMessageReplyHeader,
+    TimerMetrics,
+};
+use troupemq_codec::timer_record::TimerCheckpoint;
+use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::ManualClock;
+
+use super::delivery_test::{NOW_MS, count, stored, wait_for};
+use crate::config::NodeClock;
+use crate::node::{Node, NodeHandle};
+use crate::testing::{Client, request, small_broker};
+
+/// A broker that serves recalls.
+pub(super) fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
+    let mut config = small_broker(dir);
+    config.clock = NodeClock(clock.clone());
+    if let Some(part) = &mut config.broker {
+        part.config.recall_message_enable = true;
+        part.config.timer_max_delay_sec = 40 * 86_400;
+    }
+    Node::start(config).expect("a small broker starts")
+}
+
+/// Sends a timer; its recall handle.
+pub(super) fn send(client: &mut Client, topic: &str, (name, value): (&str, i64), body: &str) -> Option<Text> {
+    let properties = format!("{name}\u{1}{value}\u{2}UNIQ_KEY\u{1}{body}\u{2}TAGS\u{1}T\u{2}");
+    stored(&client.produce(topic, 0, body.as_bytes(), &properties)).recall_handle
+}
+
+pub(super) fn recall(client: &mut Client, topic: &str, handle: &str) -> Command {
+    let header = RecallMessageHeader {
+        producer_group: Some(Text::from("producers")),
+        topic: Text::from(topic),
+        recall_handle: Text::from(handle),
+    };
+    client.call(request::<RecallMessage>(&header))
+}
+
+/// Bodies in a queue, with how often each stands there.
+pub(super) fn bodies(client: &mut Client, topic: &str) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    let mut offset = 0;
+    loop {
+        let answer = client.pull(topic, 0, offset, "*");
+        let messages = Message::decode_all(answer.body).unwrap_or_default();
+        let Some(last) = messages.last() else { return found };
+        offset = last.queue_offset + 1;
+        for message in messages {
+            *found.entry(String::from_utf8(message.body.to_vec()).unwrap()).or_default() += 1;
+        }
+    }
+}
+
+/// Waits until a queue has so many messages.
+pub(super) fn wait_for_count(client: &mut Client, topic: &str, count: i64) {
+    // A pull is held at the end of a queue only.
+    (0..count).for_each(|offset| _ = wait_for(client, topic, 0, offset));
+}
+
+/// As a kill leaves a store: a copy of the files of a broker that runs. The log comes last: it holds whatever the
+/// others speak of. What a file does not hold stays a hole.
+pub(super) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    let mut entries: Vec<_> = std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap()).collect();
+    entries.sort_by_key(|entry| (entry.file_name() == "commitlog", entry.file_name()));
+    for entry in entries {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            let mut cp = std::process::Command::new("cp");
+            cp.arg("--sparse=always").arg(entry.path()).arg(&target);
+            // A file that went away meanwhile is not there after a kill either.
+            _ = cp.status().unwrap();
+        }
+    }
+}
+
+/// 3.3 #25, #26, #29.
+#[test]
+fn a_timer_is_delivered_at_its_moment_with_all_it_was_sent_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    assert!(send(&mut client, "At", ("TIMER_DELIVER_MS", NOW_MS + 1_800), "at").is_some());
+    assert!(send(&mut client, "After", ("TIMER_DELAY_MS", 2_300), "after").is_some());
+    assert!(send(&mut client, "Seconds", ("TIMER_DELAY_SEC", 3), "seconds").is_some());
+    let past = send(&mut client, "At", ("TIMER_DELIVER_MS", NOW_MS - 20_000), "past");
+    assert_eq!((past, count(&mut client, "At", 0)), (None, 1), "at once, and nothing to recall");
+    for (topic, at_ms, before) in [("At", 1_800, 1), ("After", 2_300, 0), ("Seconds", 3_000, 0)] {
+        clock.advance_to(NOW_MS + at_ms - 1);
+        // Whoever looks often enough sees nothing early: two looks of the timers have passed with the second message.
+        let probe = format!("Probe{topic}");
+        send(&mut client, &probe, ("TIMER_DELAY_MS", -1), "probe");
+        assert_eq!(count(&mut client, topic, 0), before, "{topic} is early");
+        clock.advance_ms(1);
+        let message = wait_for(&mut client, topic, 0, before as i64);
+        assert_eq!(message.properties.get("REAL_TOPIC"), Some(topic));
+        assert_eq!(message.properties.get("TAGS"), Some("T"));
+        assert_eq!(message.born_timestamp_ms, 1_795_000_000_000);
+        for name in ["TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "REAL_QID", "UNIQ_KEY"] {
+            assert!(message.properties.contains(name), "{name}");
+        }
+    }
+    node.stop_and_wait().expect("a clean stop");
+}
+
+/// 3.3 #27.
+#[test]
+fn a_time_that_cannot_be_is_refused_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    let far = 40 * 86_400 + 1;
+    for (properties, why) in [
+        (format!("TIMER_DELAY_SEC\u{1}{far}\u{2}"), "the delay is 3456001000ms"),
+        ("TIMER_DELIVER_MS\u{1}tomorrow\u{2}".to_owned(), "\"tomorrow\" is no number"),
+        (
+            format!("TIMER_DELIVER_MS\u{1}{}\u{2}TIMER_DEL_UNIQKEY\u{1}T+x\u{2}", NOW_MS - 5),
+            "the time is 5ms past",
+        ),
+    ] {
+        let answer = client.produce("Never", 0, b"x", &properties);
+        let remark = answer.remark.clone().unwrap_or_default();
+        assert_eq!(answer.response_code(), ResponseCode::MESSAGE_ILLEGAL);
+        assert!(remark.contains("max delay 3456000000ms") && remark.contains(why), "{remark}");
+    }
+    let timers = node.broker().unwrap().queues.get("rmq_sys_wheel_timer", 0);
+    assert!(timers.is_none_or(|queue| queue.max_offset() == 0));
+    node.stop_and_wait().expect("a clean stop");
+}
+
+/// 3.4 #32 to #36.
+#[test]
+fn a_recalled_timer_never_comes_and_bad_handles_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    let handle = send(&mut client, "Back", ("TIMER_DELIVER_MS", NOW_MS + 5_500), "gone").unwrap();
+    let parsed = RecallHandle::parse(&handle).unwrap();
+    assert_eq!((&parsed.topic[..], &parsed.broker_name[..]), ("Back", "broker-a"));
+    assert_eq!((parsed.deliver_ms, &parsed.unique_id[..]), (NOW_MS + 5_001, "gone"));
+    send(&mut client, "Back", ("TIMER_DELIVER_MS", NOW_MS + 5_500), "stays");
+    let far = send(&mut client, "Back", ("TIMER_DELAY_SEC", 20 * 86_400), "far").unwrap();
+    for (handle, id) in [(&handle, "gone"), (&far, "far")] {
+        let answer = recall(&mut client, "Back", handle);
+        let header: RecallMessageReplyHeader = answer.header().unwrap();
+        assert_eq!((answer.code, header.message_id.as_str()), (0, id));
+        assert_eq!(answer.fields.get("MSG_REGION"), Some("DefaultRegion"));
+    }
+    let other = |change: fn(&mut RecallHandle)| {
+        let mut handle = parsed.clone();
+        change(&mut handle);
+        handle.to_string()
+    };
+    // Of another topic that exists: success that cancels nothing; never sent: success.
+    send(&mut client, "Other", ("TIMER_DELAY_MS", -1), "x");
+    assert_eq!(recall(&mut client, "Other", &other(|handle| handle.topic = "Other".into())).code, 0);
+    assert_eq!(recall(&mut client, "Back", &other(|handle| handle.unique_id = "never".into())).code, 0);
+    let bad = [
+        ("%%%".to_owned(), 604, "recall handle is invalid"),
+        (String::new(), 604, "recall handle is invalid"),
+        (handle[..handle.len() / 2].to_owned(), 604, "recall handle is invalid"),
+        (other(|handle| handle.unique_id = "a\u{2}b".into()), 604, "recall handle is invalid"),
+        (
+            other(|handle| handle.topic = "Elsewhere".into()),
+            604,
+            "topic not match: the handle is of Elsewhere",
+        ),
+        (other(|handle| handle.broker_name = "b".into()), 604, "service not available: the handle is of b"),
+        (other(|handle| handle.deliver_ms = NOW_MS), 604, "timestamp invalid: 0ms are left"),
+        (other(|handle| handle.deliver_ms = i64::MAX), 604, "at most 3456000000ms can be"),
+    ];
+    for (handle, code, why) in bad {
+        let answer = recall(&mut client, "Back", &handle);
+        let remark = answer.remark.clone().unwrap_or_default();
+        assert_eq!(answer.code, code, "{handle}");
+        assert!(remark.contains(why), "{remark}");
+        assert_eq!(answer.fields.get("MSG_REGION"), Some("DefaultRegion"));
+    }
+    let answer = recall(&mut client, "Nowhere", &handle);
+    assert_eq!(answer.response_code(), ResponseCode::TOPIC_NOT_EXIST);
+    clock.advance_ms(5_500);
+    assert_eq!(&wait_for(&mut client, "Back", 0, 0).body[..], b"stays");
+    // Too late: it is delivered.
+    assert_eq!(recall(&mut client, "Back", &handle).response_code(), ResponseCode::ILLEGAL_OPERATION);
+    for day in 1..=21 {
+        clock.advance_ms(86_400_000);
+        // A connection that was silent for a day is closed.
+        client = Client::of(&node);
+        send(&mut client, "Back", ("TIMER_DELAY_MS", 1), "tick");
+        clock.advance_ms(1);
+        wait_for(&mut client, "Back", 0, day);
+    }
+    let found = bodies(&mut client, "Back");
+    assert_eq!((found.get("stays"), found.get("tick"), found.len()), (Some(&1), Some(&21), 2), "{found:?}");
+    node.stop_and_wait().expect("a clean stop");
+}
+
+#[test]
+fn recalls_are_refused_where_they_are_switched_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(small_broker(dir.path())).unwrap();
+    let mut client = Client::of(&node);
+    let answer = recall(&mut client, "Any", "djEg");
+    assert_eq!(answer.response_code(), ResponseCode::NO_PERMISSION);
+    assert!(answer.remark.unwrap().starts_with("recall failed, operation is forbidden"));
+    node.stop_and_wait().expect("a clean stop");
+}
+
+/// 3.3 #31. A kill between the delivery and the note of it, with timers and with levels.
+#[test]
+fn after_a_kill_nothing_is_lost_and_nothing_comes_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    for number in 0..100 {
+        send(
+            &mut client,
+            "Timed",
+            ("TIMER_DELIVER_MS", NOW_MS + 1_000 + number * 20),
+            &format!("{number:03}"),
+        );
+        let level = format!("DELAY\u{1}1\u{2}UNIQ_KEY\u{1}level{number:03}\u{2}");
+        stored(&client.produce("Level", 0, format!("{number:03}").as_bytes(), &level));
+        clock.advance_ms(5);
+    }
+    // Half of them, in the middle of a slot.
+    clock.advance_to(NOW_MS + 1_990);
+    wait_for_count(&mut client, "Timed", 50);
+    wait_for_count(&mut client, "Level", 100);
+    copy(dir.path(), killed.path());
+    let node_again = start(killed.path(), &clock);
+    let mut again = Client::of(&node_again);
+    wait_for_count(&mut again, "Timed", 50);
+    clock.advance_ms(10_000);
+    send(&mut again, "Timed", ("TIMER_DELAY_MS", 100), "last");
+    clock.advance_ms(100);
+    wait_for_count(&mut again, "Timed", 101);
+    for (topic, count) in [("Timed", 101), ("Level", 100)] {
+        let found = bodies(&mut again, topic);
+        assert_eq!(found.len(), count, "{topic} lost some: {found:?}");
+        assert!(found.values().all(|times| *times == 1), "{topic} has some twice: {found:?}");
+    }
+    node_again.stop_and_wait().expect("a clean stop");
+    node.stop_and_wait().expect("a clean stop");
+}
+
+#[test]
+fn the_state_of_the_timers_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    send(&mut client, "Soon", ("TIMER_DELAY_MS", 90_500), "a");
+    send(&mut client, "Soon", ("TIMER_DELAY_MS", 90_600), "b");
+    send(&mut client, "Late", ("TIMER_DELAY_SEC", 86_400), "c");
+    let metrics = loop {
+        let answer = client.call(request::<GetTimerMetrics>(&Default::default()));
+        let metrics: TimerMetrics = from_loose(&answer.body).unwrap();
+        if metrics.pending == 3 {
+            break metrics;
+        }
+    };
+    let counts: Vec<_> =
+        metrics.timing_count.iter().map(|(topic, count)| (topic.as_str(), count.count)).collect();
+    assert_eq!(counts, [("Late", 1), ("Soon", 2)]);
+    assert_eq!(metrics.next_due_ms, NOW_MS + 90_001, "the slot is what is known of it");
+    assert_eq!((metrics.lag_ms, metrics.behind), (0, 0));
+    assert_eq!(metrics.by_second.values().copied().collect::<Vec<_>>(), [2]);
+    assert_eq!(metrics.by_minute.values().copied().collect::<Vec<_>>(), [2, 1]);
+    let answer = client.call(request::<GetTimerCheckPoint>(&Default::default()));
+    let checkpoint = TimerCheckpoint::decode(&answer.body).unwrap();
+    assert_eq!((checkpoint.queue_offset, checkpoint.master_queue_offset), (3, 3));
+    node.stop_and_wait().expect("a clean stop");
+}

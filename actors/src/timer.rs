@@ -1,0 +1,486 @@
+//! `Timer`: messages that name the time of their delivery, and their recall. Java: `TimerMessageStore`.
+//!
+//! Invariants:
+//! - never early; a timer is taken when its own moment has come, not when its slot is over;
+//! - a recall that was answered before the moment came is seen before the timer is taken;
+//! - nothing is dropped because it failed: what cannot be stored now is tried again until it can;
+//! - what the check point counts as delivered is on the disk; what was delivered and is not in it after a kill is
+//!   found in the log and not delivered again;
+//! - a message waits on in the log: one that waits longer than the log keeps messages is stored anew in time.
+//!
+//! Contents: `admit` who waits, `enqueue` into the wheel, `dequeue` the open slots, `deliver` out of it, `recall`.
+
+pub mod admit;
+pub mod answers;
+pub mod deliver;
+pub mod dequeue;
+pub mod enqueue;
+pub mod recall;
+
+use std::hash::RandomState;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
+use troupemq_codec::timer_record::TimerCheckpoint;
+use troupemq_store::timer::{NewTimer, Placed, TIMER_TOPIC, TimerStore, TimerView};
+use troupemq_store::{StoreError, Unit};
+
+use crate::cast::BrokerCast;
+use crate::commit_log::MAILBOX;
+use crate::delayed::{BATCH_BYTES, Before};
+use crate::held::{Held, Waiting as Awaiting, hold};
+use crate::net::Refusal;
+use crate::saving::{Saving, in_background};
+use deliver::{Loaded, READ_MAX, Unread, Wanted};
+use dequeue::{OpenSlots, Waiting};
+use enqueue::{Mark, Marker};
+
+/// Longest time between two looks at what came and what is due.
+const LOOK_EVERY_MS: i64 = 50;
+/// Shortest such time.
+const LOOK_SOONEST_MS: i64 = 1;
+/// How long it waits after something could not be stored.
+const AGAIN_AFTER_MS: i64 = 100;
+/// How long before its time a slot is opened: then its records are read when the first of them is due.
+const OPEN_AHEAD_MS: i64 = 250;
+/// Slots opened at a time.
+const OPENED_MAX: usize = 256;
+/// Timers in open slots above which no further slot is opened ahead.
+const OPEN_MAX: usize = 65_536;
+/// How often the check point is noted.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// How often files that are no longer needed are looked for.
+const EXPIRE_EVERY: Duration = Duration::from_secs(30);
+
+/// What whoever waits for a save is told.
+type Saved = Result<(), Refusal>;
+
+// ---- messages
+
+/// Look at what came and what is due. Sent by the actor to itself.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Look;
+
+/// What was wanted is read. Sent by the actor to itself.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Read {
+    /// When it was asked for.
+    now_ms: i64,
+    new: Vec<(Unit, Option<Mark>)>,
+    /// The slot of each unit of slots that were opened.
+    opened: Vec<i64>,
+    loaded: Vec<Loaded>,
+    unread: Unread,
+}
+
+/// What was taken was stored, so many from the front. Sent by the actor to itself.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Delivered {
+    due: Vec<Waiting>,
+    passed: usize,
+    before: Before,
+}
+
+/// Deliver no more, and save. Sent by the node when it stops; what is answered is done when it is saved.
+#[derive(Debug, Message)]
+#[rtype(result = "Awaiting<Saved>")]
+pub struct StopTimer;
+
+/// How far the timers are. Sent by administration.
+#[derive(Debug, Message)]
+#[rtype(result = "TimerReport")]
+pub struct Report;
+
+/// How far the timers are.
+#[derive(Debug, Clone)]
+pub struct TimerReport {
+    /// The check point.
+    pub checkpoint: TimerCheckpoint,
+    /// Timers that wait.
+    pub pending: i64,
+    /// Messages of the timer topic that are not entered yet.
+    pub behind: i64,
+    /// When the next timer of the open slots is due, epoch ms.
+    pub next_ms: Option<i64>,
+    /// Timers that were delivered since the start.
+    pub delivered: u64,
+    /// Timers that were recalled since the start.
+    pub recalled: u64,
+    /// What waits, slot by slot.
+    pub view: TimerView,
+}
+
+// ---- actor
+
+/// Owner of the wheel.
+#[derive(Debug)]
+pub struct Timer {
+    cast: Arc<BrokerCast>,
+    store: TimerStore,
+    open: OpenSlots,
+    unread: Unread,
+    marker: Marker,
+    /// Whether something is being read or stored.
+    busy: bool,
+    /// Everything that was stored before this time is entered.
+    entered_ms: i64,
+    /// What may have been delivered before the start without being noted; none until that is known.
+    before: Option<Before>,
+    delivered: u64,
+    saving: Saving<Held<Saved>>,
+    saved: Option<TimerCheckpoint>,
+    /// A check point, and how far the log must be on the disk before it may be noted.
+    noted: Option<(TimerCheckpoint, u64)>,
+    stops: Option<Held<Saved>>,
+    stopped: bool,
+}
+
+impl Timer {
+    /// The owner of the timers of `cast`.
+    pub fn new(cast: Arc<BrokerCast>, store: TimerStore) -> Timer {
+        let marker = Marker { precision_ms: store.precision_ms(), hashes: RandomState::new() };
+        Timer {
+            open: OpenSlots::new(store.read_to_ms()),
+            cast,
+            store,
+            unread: Unread::default(),
+            marker,
+            busy: false,
+            entered_ms: i64::MIN,
+            before: None,
+            delivered: 0,
+            saving: Saving::default(),
+            saved: None,
+            noted: None,
+            stops: None,
+            stopped: false,
+        }
+    }
+
+    /// Messages of the timer topic that are not entered, at most `max`.
+    fn new_units(&mut self, max: usize) -> Vec<Unit> {
+        let Some(queue) = self.cast.queues.get(TIMER_TOPIC, 0) else { return Vec::new() };
+        if self.store.next_queue_offset() < queue.min_offset() {
+            self.store.entered(queue.min_offset());
+        }
+        queue.units(self.store.next_queue_offset(), max).collect()
+    }
+
+    /// What is to be read now.
+    fn wanted(&mut self, now_ms: i64) -> Wanted {
+        let mut wanted = Wanted { new: self.new_units(READ_MAX), ..Wanted::default() };
+        if !self.unread.is_empty() {
+            wanted.unread = std::mem::take(&mut self.unread);
+            return wanted;
+        }
+        let ahead_ms = now_ms + OPEN_AHEAD_MS;
+        let to_ms = ahead_ms - ahead_ms.rem_euclid(self.store.precision_ms()) + self.store.precision_ms();
+        let mut units = 0;
+        while self.open.waiting() < OPEN_MAX && units < READ_MAX && wanted.slots.len() < OPENED_MAX {
+            let Some(slot_ms) = self.store.next_slot(self.open.open_to_ms(), to_ms) else {
+                self.open.opened_to(to_ms);
+                break;
+            };
+            let slot = self.store.slot(slot_ms);
+            units += usize::try_from(slot.count).unwrap_or(0);
+            wanted.slots.push(slot);
+            self.open.opened_to(slot_ms + self.store.precision_ms());
+        }
+        wanted
+    }
+
+    /// Enters a message, and takes it in if its slot is open.
+    fn enter(&mut self, mark: &Mark, at: (u64, u32), now_ms: i64) -> Result<(), StoreError> {
+        let timer = NewTimer {
+            queue_offset: mark.queue_offset,
+            log_offset: at.0,
+            size: at.1,
+            due_ms: mark.slot_ms,
+            is_delete: mark.cancels.is_some(),
+            topic_hash: mark.topic_hash,
+        };
+        if let Placed::Slot { slot_ms, .. } = self.store.put(&timer, now_ms)?
+            && slot_ms < self.open.open_to_ms()
+        {
+            self.take_in(mark, at, (slot_ms, now_ms - now_ms.rem_euclid(self.store.precision_ms())));
+        }
+        Ok(())
+    }
+
+    /// Takes in what stands in an open slot.
+    fn take_in(&mut self, mark: &Mark, at: (u64, u32), (slot_ms, entered_ms): (i64, i64)) {
+        let waiting = Waiting::of(mark, at, (slot_ms, entered_ms));
+        match mark.cancels {
+            Some(name) if waiting.rolls.is_none() => self.open.cancel(slot_ms, name),
+            _ => self.open.add(waiting),
+        }
+    }
+
+    /// Enters what came, until the timer log takes no more.
+    fn enter_new(&mut self, new: Vec<(Unit, Option<Mark>)>, now_ms: i64) -> Result<(), StoreError> {
+        for (unit, mark) in new {
+            if let Some(mark) = mark {
+                self.enter(&mark, (unit.log_offset, unit.size), now_ms)?;
+                self.entered_ms = self.entered_ms.max(mark.stored_ms);
+            } else {
+                tracing::warn!(log_offset = unit.log_offset, "a message of the timer topic is no timer");
+            }
+            self.store.entered(unit.next_offset());
+        }
+        if self.new_units(1).is_empty() {
+            self.entered_ms = self.entered_ms.max(now_ms);
+        }
+        Ok(())
+    }
+
+    /// Takes what is due: it is stored in its topic, or in the timer topic anew.
+    fn due(&mut self, now_ms: i64) -> Vec<Waiting> {
+        let mut bytes = 0;
+        let mut leaving = Vec::new();
+        let taken = self.open.take(now_ms.min(self.entered_ms), |waiting| {
+            bytes += u64::from(waiting.size);
+            bytes <= BATCH_BYTES || bytes == u64::from(waiting.size)
+        });
+        for waiting in taken {
+            match self.rolled(&waiting, now_ms) {
+                true => self.open.done(waiting.slot_ms),
+                false => leaving.push(waiting),
+            }
+        }
+        leaving
+    }
+
+    /// Enters a timer again whose slot is not its last. One that the log would lose before its next slot, or that
+    /// the timer log does not take, has to be stored again instead.
+    fn rolled(&mut self, waiting: &Waiting, now_ms: i64) -> bool {
+        let Some(mark) = &waiting.rolls else { return false };
+        let age_ms = self.store.slot_of(mark.slot_ms, now_ms) - mark.stored_ms;
+        if age_ms > self.store.kept_ms() && mark.slot_ms > now_ms {
+            return false;
+        }
+        self.enter(mark, (waiting.log_offset, waiting.size), now_ms).is_ok()
+    }
+
+    /// Passes over slots that are done.
+    fn finish(&mut self, now_ms: i64) {
+        while let Some(slot_ms) = self.store.next_due(now_ms).filter(|slot_ms| self.open.is_done(*slot_ms)) {
+            self.store.delivered(slot_ms);
+        }
+        self.open.opened_to(self.store.read_to_ms());
+        self.open.close_before(self.store.read_to_ms());
+        if self.store.next_slot(self.store.read_to_ms(), now_ms).is_none() {
+            // Whatever was due before the start is passed.
+            self.before.get_or_insert_default().forget();
+        }
+    }
+
+    fn look_in(&self, context: &mut Context<Timer>, ms: i64) {
+        context.notify_later(Look, Duration::from_millis(ms.unsigned_abs()));
+    }
+
+    /// Delivers what is due, or waits until something is.
+    fn go_on(&mut self, context: &mut Context<Timer>) {
+        if self.stopped {
+            return self.stop(context);
+        }
+        let now_ms = self.cast.now_ms();
+        let due = self.due(now_ms);
+        if due.is_empty() {
+            if !self.unread.is_empty() || !self.new_units(1).is_empty() {
+                return context.notify(Look);
+            }
+            self.finish(now_ms);
+            let next_ms = self.open.next_ms().map_or(LOOK_EVERY_MS, |next_ms| next_ms - now_ms);
+            return self.look_in(context, next_ms.clamp(LOOK_SOONEST_MS, LOOK_EVERY_MS));
+        }
+        self.busy = true;
+        let before = self.before.take().unwrap_or_default();
+        actix::spawn(deliver::deliver(self.cast.clone(), due, before, context.address()));
+    }
+
+    /// The time from which deliveries may not be noted; none if nothing may have been delivered.
+    fn unsure_from_ms(&mut self) -> Option<i64> {
+        let (from_ms, now_ms) = (self.store.read_to_ms(), self.cast.now_ms());
+        let first = self.new_units(1).first().copied();
+        let stored_ms = first
+            .and_then(|unit| self.cast.log.record_at(unit.log_offset, |record| record.store_timestamp_ms()));
+        let is_waiting = self.store.next_slot(from_ms, now_ms + 1).is_some();
+        (is_waiting || first.is_some()).then(|| stored_ms.unwrap_or(from_ms).min(from_ms))
+    }
+
+    // ---- check point
+
+    fn save(&mut self, context: &mut Context<Timer>) {
+        if self.noted.is_none() && self.saved != Some(self.store.checkpoint()) {
+            self.noted = Some((self.store.checkpoint(), self.cast.log.wrote_to()));
+        }
+        match self.noted {
+            Some((checkpoint, to)) if self.stopped || self.cast.log.flushed_to() >= to => {
+                self.noted = None;
+                self.saved = Some(checkpoint);
+                self.saving.changed();
+            }
+            _ => {}
+        }
+        let Some(checkpoint) = self.saved.filter(|_| self.saving.begins()) else { return };
+        let flusher = self.store.flusher().clone();
+        in_background(
+            context,
+            move || flusher.flush(&checkpoint),
+            |timer: &mut Timer, saved, context| {
+                if let Err(refusal) = &saved {
+                    timer.cast.poison.trip(format!("the timers could not be saved: {}", refusal.remark));
+                }
+                for waiter in timer.saving.ended() {
+                    waiter.answer(saved.clone());
+                }
+                if timer.stopped {
+                    timer.save(context);
+                }
+            },
+        );
+    }
+
+    fn expire(&mut self, _: &mut Context<Timer>) {
+        let (flusher, saved) = (self.store.flusher().clone(), self.saved);
+        let Some(checkpoint) = saved else { return };
+        actix_rt::task::spawn_blocking(move || {
+            if let Err(error) = flusher.expire(&checkpoint) {
+                tracing::warn!(%error, "old files of the timer log could not be deleted");
+            }
+        });
+    }
+
+    fn stop(&mut self, context: &mut Context<Timer>) {
+        if let Some(held) = self.stops.take() {
+            // The newest check point, even if one was taken that waits for the disk.
+            self.noted = None;
+            self.saved = None;
+            self.saving.changed_for(held);
+            self.save(context);
+        }
+    }
+}
+
+impl Actor for Timer {
+    type Context = Context<Timer>;
+
+    fn started(&mut self, context: &mut Context<Timer>) {
+        context.set_mailbox_capacity(MAILBOX);
+        self.save(context);
+        context.notify(Look);
+        context.run_interval(SAVE_EVERY, Timer::save);
+        context.run_interval(EXPIRE_EVERY, Timer::expire);
+    }
+}
+
+impl Handler<Look> for Timer {
+    type Result = ();
+
+    fn handle(&mut self, _: Look, context: &mut Context<Timer>) {
+        if self.stopped || self.busy {
+            return;
+        }
+        if self.before.is_none() {
+            let Some(from_ms) = self.unsure_from_ms() else {
+                self.before = Some(Before::default());
+                return context.notify(Look);
+            };
+            self.busy = true;
+            actix::spawn(deliver::look_back(self.cast.clone(), from_ms, context.address()));
+            return;
+        }
+        let now_ms = self.cast.now_ms();
+        let wanted = self.wanted(now_ms);
+        if wanted.is_empty() {
+            self.entered_ms = self.entered_ms.max(now_ms);
+            return self.go_on(context);
+        }
+        self.busy = true;
+        let with = (now_ms, self.marker.clone());
+        actix::spawn(deliver::read(self.cast.clone(), wanted, with, context.address()));
+    }
+}
+
+impl Handler<Read> for Timer {
+    type Result = ();
+
+    fn handle(&mut self, read: Read, context: &mut Context<Timer>) {
+        self.busy = false;
+        self.unread = read.unread;
+        read.opened.iter().for_each(|slot_ms| self.open.will_read(*slot_ms, 1));
+        for (slot_ms, unit, mark) in &read.loaded {
+            self.open.read(*slot_ms);
+            let at = (unit.log_offset.cast_unsigned(), unit.size.cast_unsigned());
+            match mark {
+                Some(mark) => self.take_in(mark, at, (*slot_ms, unit.written_ms)),
+                None => tracing::warn!(log_offset = at.0, "the message of a timer is no longer kept"),
+            }
+        }
+        if let Err(error) = self.enter_new(read.new, read.now_ms) {
+            tracing::warn!(%error, "timers could not be entered yet");
+            return self.look_in(context, AGAIN_AFTER_MS);
+        }
+        self.go_on(context);
+    }
+}
+
+impl Handler<Delivered> for Timer {
+    type Result = ();
+
+    fn handle(&mut self, delivered: Delivered, context: &mut Context<Timer>) {
+        self.busy = false;
+        self.before = Some(delivered.before);
+        self.delivered += delivered.passed as u64;
+        let is_stuck = delivered.passed < delivered.due.len();
+        for (at, waiting) in delivered.due.into_iter().enumerate() {
+            match at < delivered.passed {
+                true => self.open.done(waiting.slot_ms),
+                false => self.open.put_back(waiting),
+            }
+        }
+        if self.stopped {
+            self.stop(context);
+        } else if is_stuck {
+            self.look_in(context, AGAIN_AFTER_MS);
+        } else {
+            context.notify(Look);
+        }
+    }
+}
+
+impl Handler<StopTimer> for Timer {
+    type Result = MessageResult<StopTimer>;
+
+    fn handle(&mut self, _: StopTimer, context: &mut Context<Timer>) -> Self::Result {
+        let (held, waiting) = hold();
+        self.stopped = true;
+        self.stops = Some(held);
+        if !self.busy {
+            self.stop(context);
+        }
+        MessageResult(waiting)
+    }
+}
+
+impl Handler<Report> for Timer {
+    type Result = MessageResult<Report>;
+
+    fn handle(&mut self, _: Report, _: &mut Context<Timer>) -> Self::Result {
+        let queue = self.cast.queues.get(TIMER_TOPIC, 0);
+        let end = queue.map_or(0, |queue| queue.max_offset());
+        MessageResult(TimerReport {
+            checkpoint: self.store.checkpoint(),
+            pending: self.store.pending(),
+            behind: (end - self.store.next_queue_offset()).max(0),
+            next_ms: self.open.next_ms(),
+            delivered: self.delivered,
+            recalled: self.open.cancelled(),
+            view: self.store.view(),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! What the timers do outside their actor: reading where waiting is allowed, storing what is due.
+//!
+//! Invariants:
+//! - slots are read in their order, the cancellations of each in front: none comes behind the timer it cancels;
+//! - what is read at a time is bounded, however full a slot is.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use actix::Addr;
+use bytes::{Bytes, BytesMut};
+use troupemq_codec::message::properties::{TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS, put_property};
+use troupemq_codec::timer_record::TimerUnit;
+use troupemq_store::Unit;
+use troupemq_store::timer::SlotUnits;
+
+use super::dequeue::Waiting;
+use super::enqueue::{Mark, Marker};
+use super::{Delivered, Read, Timer};
+use crate::cast::BrokerCast;
+use crate::delayed::{self, Before, Leaving};
+
+/// Records read at a time.
+pub const READ_MAX: usize = 1024;
+
+/// Units of opened slots that are not read yet, with the times of their slots.
+#[derive(Debug, Default)]
+pub struct Unread(IntoIter<(i64, TimerUnit)>);
+
+/// What an opened slot holds, and what its record says.
+pub type Loaded = (i64, TimerUnit, Option<Mark>);
+
+/// What is to be read.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// Messages of the timer topic that are to be entered.
+    pub new: Vec<Unit>,
+    /// Slots that are opened.
+    pub slots: Vec<SlotUnits>,
+    /// What was not read of slots opened before.
+    pub unread: Unread,
+}
+
+impl Unread {
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    fn of(slots: &[SlotUnits]) -> Unread {
+        let mut units = Vec::new();
+        for slot in slots {
+            let mut seen = HashSet::new();
+            let mut own = slot.read();
+            own.retain(|unit| seen.insert(unit.log_offset));
+            own.sort_by_key(|unit| !unit.is_delete());
+            units.extend(own.into_iter().map(|unit| (slot.slot_ms, unit)));
+        }
+        Unread(units.into_iter())
+    }
+}
+
+impl Wanted {
+    /// Whether there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.new.is_empty() && self.slots.is_empty() && self.unread.is_empty()
+    }
+}
+
+/// Reads what is wanted and hands it to the actor.
+pub(super) async fn read(
+    cast: Arc<BrokerCast>,
+    wanted: Wanted,
+    (now_ms, marker): (i64, Marker),
+    timer: Addr<Timer>,
+) {
+    let Wanted { new, slots, mut unread } = wanted;
+    let marks = marker.read(&cast, &new).await;
+    let new = new.into_iter().zip(marks).collect();
+    let mut opened = Vec::new();
+    if !slots.is_empty() {
+        unread = actix_rt::task::spawn_blocking(move || Unread::of(&slots)).await.unwrap_or_else(|lost| {
+            cast.poison.trip(format!("slots of the timer wheel could not be read: {lost}"));
+            Unread::default()
+        });
+        opened.extend(unread.0.as_slice().iter().map(|(slot_ms, _)| *slot_ms));
+    }
+    let units: Vec<(i64, TimerUnit)> = unread.0.by_ref().take(READ_MAX).collect();
+    let records: Vec<Unit> = units.iter().map(|(_, unit)| record_of(unit)).collect();
+    let marks = marker.read(&cast, &records).await;
+    let loaded = units.into_iter().zip(marks).map(|((slot_ms, unit), mark)| (slot_ms, unit, mark)).collect();
+    // An actor that is gone needs no news.
+    let _ = timer.send(Read { now_ms, new, opened, loaded, unread }).await;
+}
+
+/// Stores what is due and tells how much of it is done.
+pub(super) async fn deliver(
+    cast: Arc<BrokerCast>,
+    due: Vec<Waiting>,
+    mut before: Before,
+    timer: Addr<Timer>,
+) {
+    let now_ms = cast.now_ms();
+    let leaving: Vec<Leaving> = due.iter().map(|waiting| leaving(waiting, now_ms)).collect();
+    let passed = delayed::deliver(&cast, &leaving, &mut before).await;
+    let _ = timer.send(Delivered { due, passed, before }).await;
+}
+
+/// Looks back at what was delivered since `from_ms` before the start.
+pub(super) async fn look_back(cast: Arc<BrokerCast>, from_ms: i64, timer: Addr<Timer>) {
+    let before = Before::read(&cast, from_ms).await;
+    let _ = timer.send(Delivered { due: Vec::new(), passed: 0, before }).await;
+}
+
+fn leaving(waiting: &Waiting, now_ms: i64) -> Leaving {
+    let unit =
+        Unit { queue_offset: 0, log_offset: waiting.log_offset, size: waiting.size, tags_code: 0, count: 1 };
+    if waiting.rolls.is_some() {
+        return Leaving { unit, more: Bytes::new(), rolls: true };
+    }
+    let mut more = BytesMut::with_capacity(64);
+    put_property(&mut more, TIMER_ENQUEUE_MS, &waiting.entered_ms.to_string());
+    put_property(&mut more, TIMER_DEQUEUE_MS, &now_ms.to_string());
+    Leaving { unit, more: more.freeze(), rolls: false }
+}
+
+fn record_of(unit: &TimerUnit) -> Unit {
+    Unit {
+        queue_offset: 0,
+        log_offset: unit.log_offset.cast_unsigned(),
+        size: unit.size.cast_unsigned(),
+        tags_code: 0,
+        count: 1,
+    }
+}

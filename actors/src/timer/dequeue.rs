@@ -1,0 +1,259 @@
+//! Slots of the wheel that are open: their timers in the order in which they are due.
+//!
+//! Invariants:
+//! - plain state: time is an argument;
+//! - nothing is taken before it is due, and nothing that is cancelled in its slot;
+//! - a unit that stands twice in the files counts once;
+//! - a slot is done when all its units were read and each was delivered, cancelled or entered again.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::enqueue::Mark;
+
+/// Timers taken at a time.
+pub const TAKEN_MAX: usize = 512;
+
+/// A timer of an open slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// When something is to be done with it, epoch ms.
+    pub due_ms: i64,
+    /// The slot in which it stands, epoch ms.
+    pub slot_ms: i64,
+    /// When it was entered, epoch ms.
+    pub entered_ms: i64,
+    /// Its record.
+    pub log_offset: u64,
+    /// Bytes of its record.
+    pub size: u32,
+    /// Hashes of its names.
+    pub names: [u64; 2],
+    /// What its record says, if it goes to another slot instead of to its topic.
+    pub rolls: Option<Box<Mark>>,
+}
+
+/// The open slots.
+#[derive(Debug)]
+pub struct OpenSlots {
+    waiting: BTreeMap<(i64, u64), Waiting>,
+    slots: BTreeMap<i64, Slot>,
+    open_to_ms: i64,
+    cancelled: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// Units that are not read yet.
+    unread: usize,
+    /// Timers that are not done.
+    left: usize,
+    cancelled: HashSet<u64>,
+}
+
+impl OpenSlots {
+    /// No open slot; those before `open_to_ms` are over.
+    pub fn new(open_to_ms: i64) -> OpenSlots {
+        OpenSlots { waiting: BTreeMap::new(), slots: BTreeMap::new(), open_to_ms, cancelled: 0 }
+    }
+
+    /// The first slot that is not open.
+    pub fn open_to_ms(&self) -> i64 {
+        self.open_to_ms
+    }
+
+    /// Notes that all slots before this time are open or empty.
+    pub fn opened_to(&mut self, open_to_ms: i64) {
+        self.open_to_ms = self.open_to_ms.max(open_to_ms);
+    }
+
+    /// Timers that wait in open slots.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Timers that were cancelled so far.
+    pub fn cancelled(&self) -> u64 {
+        self.cancelled
+    }
+
+    /// Notes that so many units of a slot will be read.
+    pub fn will_read(&mut self, slot_ms: i64, units: usize) {
+        self.slots.entry(slot_ms).or_default().unread += units;
+    }
+
+    /// Notes that a unit of a slot was read.
+    pub fn read(&mut self, slot_ms: i64) {
+        let slot = self.slots.entry(slot_ms).or_default();
+        slot.unread = slot.unread.saturating_sub(1);
+    }
+
+    /// Takes in a timer that stands in an open slot.
+    pub fn add(&mut self, waiting: Waiting) {
+        let slot_ms = waiting.slot_ms;
+        if self.waiting.insert((waiting.due_ms, waiting.log_offset), waiting).is_none() {
+            self.slots.entry(slot_ms).or_default().left += 1;
+        }
+    }
+
+    /// Takes in a cancellation that stands in an open slot.
+    pub fn cancel(&mut self, slot_ms: i64, name: u64) {
+        self.slots.entry(slot_ms).or_default().cancelled.insert(name);
+    }
+
+    /// Takes timers that are due at `until_ms`, the earliest first, as many as make a batch: at most
+    /// [`TAKEN_MAX`], with `fits` telling whether the next one fits.
+    pub fn take(&mut self, until_ms: i64, mut fits: impl FnMut(&Waiting) -> bool) -> Vec<Waiting> {
+        let mut taken = Vec::new();
+        while let Some(first) = self.waiting.first_entry() {
+            let waiting = first.get();
+            if waiting.due_ms > until_ms || taken.len() >= TAKEN_MAX {
+                break;
+            }
+            if self
+                .slots
+                .get(&waiting.slot_ms)
+                .is_some_and(|slot| waiting.rolls.is_none() && slot.cancels(waiting))
+            {
+                let slot_ms = first.remove().slot_ms;
+                self.cancelled += 1;
+                self.done(slot_ms);
+            } else if fits(waiting) {
+                taken.push(first.remove());
+            } else {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Puts a timer back that was taken and is not done.
+    pub fn put_back(&mut self, waiting: Waiting) {
+        self.waiting.insert((waiting.due_ms, waiting.log_offset), waiting);
+    }
+
+    /// Notes that a timer that was taken is done.
+    pub fn done(&mut self, slot_ms: i64) {
+        if let Some(slot) = self.slots.get_mut(&slot_ms) {
+            slot.left = slot.left.saturating_sub(1);
+        }
+    }
+
+    /// Whether an open slot has nothing left.
+    pub fn is_done(&self, slot_ms: i64) -> bool {
+        let is_done = |slot: &Slot| slot.unread == 0 && slot.left == 0;
+        slot_ms < self.open_to_ms && self.slots.get(&slot_ms).is_none_or(is_done)
+    }
+
+    /// Forgets the slots before a time: they are over.
+    pub fn close_before(&mut self, time_ms: i64) {
+        self.slots = self.slots.split_off(&time_ms);
+    }
+
+    /// When something is to be done next, epoch ms.
+    pub fn next_ms(&self) -> Option<i64> {
+        self.waiting.first_key_value().map(|((due_ms, _), _)| *due_ms)
+    }
+}
+
+impl Slot {
+    fn cancels(&self, waiting: &Waiting) -> bool {
+        waiting.names.iter().any(|name| self.cancelled.contains(name))
+    }
+}
+
+impl Waiting {
+    /// The timer of a record in the slot of `slot_ms`, as its mark says.
+    pub fn of(mark: &Mark, (log_offset, size): (u64, u32), (slot_ms, entered_ms): (i64, i64)) -> Waiting {
+        let rolls = (mark.slot_ms > slot_ms).then(|| Box::new(*mark));
+        Waiting {
+            due_ms: if rolls.is_some() { slot_ms } else { mark.due_ms },
+            slot_ms,
+            entered_ms,
+            log_offset,
+            size,
+            names: mark.names,
+            rolls,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timer(log_offset: u64, due_ms: i64) -> Waiting {
+        let slot_ms = (due_ms - 1) / 1000 * 1000;
+        Waiting {
+            due_ms,
+            slot_ms,
+            entered_ms: 0,
+            log_offset,
+            size: 100,
+            names: [log_offset, log_offset + 500],
+            rolls: None,
+        }
+    }
+
+    fn slots(timers: &[(u64, i64)]) -> OpenSlots {
+        let mut slots = OpenSlots::new(0);
+        slots.opened_to(10_000);
+        timers.iter().for_each(|(log_offset, due_ms)| slots.add(timer(*log_offset, *due_ms)));
+        slots
+    }
+
+    fn taken(slots: &mut OpenSlots, until_ms: i64) -> Vec<u64> {
+        slots.take(until_ms, |_| true).iter().map(|waiting| waiting.log_offset).collect()
+    }
+
+    #[test]
+    fn timers_come_when_they_are_due_and_in_that_order() {
+        let mut slots = slots(&[(1, 700), (2, 300), (3, 300), (4, 1300)]);
+        assert_eq!((slots.next_ms(), taken(&mut slots, 299)), (Some(300), vec![]));
+        assert_eq!(taken(&mut slots, 300), [2, 3]);
+        assert_eq!(taken(&mut slots, 1299), [1]);
+        assert_eq!((slots.next_ms(), slots.waiting()), (Some(1300), 1));
+    }
+
+    #[test]
+    fn a_slot_is_done_when_each_of_its_timers_is() {
+        let mut slots = slots(&[(1, 700), (2, 300)]);
+        slots.will_read(0, 1);
+        taken(&mut slots, 1000).into_iter().for_each(|_| slots.done(0));
+        assert!(!slots.is_done(0), "a unit is not read");
+        slots.read(0);
+        assert!(slots.is_done(0) && slots.is_done(5000) && !slots.is_done(10_000));
+    }
+
+    #[test]
+    fn a_cancellation_counts_in_its_slot_by_either_name_and_before_or_behind_its_timer() {
+        let mut slots = slots(&[(1, 700), (2, 800), (3, 1700)]);
+        slots.cancel(0, 1);
+        slots.cancel(0, 502);
+        slots.cancel(0, 3);
+        assert_eq!(taken(&mut slots, 5000), [3], "of another slot");
+        assert!(slots.is_done(0) && slots.cancelled() == 2);
+        slots.cancel(2000, 9);
+        slots.add(timer(9, 2500));
+        assert!(taken(&mut slots, 5000).is_empty());
+    }
+
+    #[test]
+    fn what_was_not_delivered_comes_again_and_what_stands_twice_once() {
+        let mut slots = slots(&[(1, 700), (1, 700), (2, 800)]);
+        let first = slots.take(5000, |waiting| waiting.log_offset == 1);
+        assert_eq!(first.len(), 1);
+        first.into_iter().for_each(|waiting| slots.put_back(waiting));
+        assert_eq!(taken(&mut slots, 5000), [1, 2]);
+        slots.done(0);
+        assert!(!slots.is_done(0));
+        slots.done(0);
+        assert!(slots.is_done(0));
+    }
+
+    #[test]
+    fn a_batch_is_bounded() {
+        let many: Vec<_> = (0..2000).map(|number| (number, 500)).collect();
+        let mut slots = slots(&many);
+        assert_eq!(taken(&mut slots, 500).len(), TAKEN_MAX);
+    }
+}

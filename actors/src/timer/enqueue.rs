@@ -1,0 +1,146 @@
+//! From the topic of the timers into the wheel: what a record says about its timer.
+//!
+//! Invariants:
+//! - a message is due within its slot, whatever its properties say: behind its first moment, at the latest at its end;
+//! - a relative time counts from when the message was stored; one that was stored again is due at the end of its slot.
+
+use std::hash::{BuildHasher, RandomState};
+
+use troupemq_codec::filter::java_hash;
+use troupemq_codec::message::RecordView;
+use troupemq_codec::message::properties::{
+    REAL_TOPIC, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS,
+    TIMER_ROLL_TIMES, UNIQ_KEY,
+};
+use troupemq_store::Unit;
+
+use crate::cast::BrokerCast;
+use crate::read_ahead::Records;
+use crate::timer::recall::delete_key;
+
+/// What a message of the timer topic says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Time of its slot, epoch ms.
+    pub slot_ms: i64,
+    /// When it is due, epoch ms.
+    pub due_ms: i64,
+    /// When it was stored, epoch ms.
+    pub stored_ms: i64,
+    /// Its place in the timer topic.
+    pub queue_offset: i64,
+    /// Hash of what it cancels, if it is a cancellation.
+    pub cancels: Option<u64>,
+    /// Hashes of the names by which it can be cancelled: with its topic, and alone as before 5.3.2.
+    pub names: [u64; 2],
+    /// Java's hash of its topic.
+    pub topic_hash: i32,
+}
+
+/// Reads marks; all of one node are read by one of these.
+#[derive(Debug, Clone)]
+pub struct Marker {
+    /// Width of a slot, ms.
+    pub precision_ms: i64,
+    /// What makes hashes of names.
+    pub hashes: RandomState,
+}
+
+impl Marker {
+    /// What a record says; none if it is no timer.
+    pub fn mark(&self, bytes: &[u8]) -> Option<Mark> {
+        let record = RecordView::parse(bytes).ok()?;
+        let [out, topic, uniq_key, cancels, seconds, ms, deliver, rolls] = record.properties().pick([
+            TIMER_OUT_MS,
+            REAL_TOPIC,
+            UNIQ_KEY,
+            TIMER_DELETE_UNIQUE_KEY,
+            TIMER_DELAY_SEC,
+            TIMER_DELAY_MS,
+            TIMER_DELIVER_MS,
+            TIMER_ROLL_TIMES,
+        ]);
+        let slot_ms: i64 = out?.parse().ok()?;
+        let (topic, uniq_key) = (topic?, uniq_key.unwrap_or_default());
+        let slot_end_ms = slot_ms.saturating_add(self.precision_ms);
+        let number = |text: &str| text.parse::<i64>().unwrap_or(i64::MAX);
+        let stored_ms = record.store_timestamp_ms();
+        let due_ms = match (seconds, ms, deliver) {
+            (None, None, Some(deliver)) => number(deliver),
+            (_, _, _) if rolls.is_some() => slot_end_ms,
+            (Some(seconds), _, _) => stored_ms.saturating_add(number(seconds).saturating_mul(1000)),
+            (None, Some(ms), _) => stored_ms.saturating_add(number(ms)),
+            (None, None, None) => slot_end_ms,
+        };
+        let hash = |name: &str| self.hashes.hash_one(name);
+        Some(Mark {
+            slot_ms,
+            due_ms: due_ms.clamp(slot_ms.saturating_add(1), slot_end_ms.max(slot_ms.saturating_add(1))),
+            stored_ms,
+            queue_offset: record.queue_offset(),
+            cancels: cancels.map(hash),
+            names: [hash(&delete_key(topic, uniq_key)), hash(uniq_key)],
+            topic_hash: java_hash(topic),
+        })
+    }
+
+    /// Reads the marks of records, where waiting for the disk is allowed.
+    pub async fn read(&self, cast: &BrokerCast, units: &[Unit]) -> Vec<Option<Mark>> {
+        let records = Records::read(cast, units.iter().copied()).await;
+        records.iter().map(|record| self.mark(record?)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BytesMut;
+    use troupemq_codec::message::{NewRecord, fill_holes};
+
+    const SLOT_MS: i64 = 1_795_000_003_000;
+
+    fn mark(more: &str) -> Option<Mark> {
+        let host = "127.0.0.1:10911".parse().unwrap();
+        let text = format!("REAL_TOPIC\u{1}T\u{2}UNIQ_KEY\u{1}U\u{2}{more}");
+        let record = NewRecord {
+            topic: "rmq_sys_wheel_timer",
+            queue_id: 0,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp_ms: 1,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_log_offset: 0,
+            body: b"x",
+            properties: &[text.as_bytes()],
+        };
+        let mut bytes = BytesMut::new();
+        record.encode(&mut bytes).unwrap();
+        fill_holes(&mut bytes, 7, 0, 1_795_000_000_250);
+        Marker { precision_ms: 1000, hashes: RandomState::new() }.mark(&bytes)
+    }
+
+    fn due_ms(more: &str) -> i64 {
+        mark(&format!("TIMER_OUT_MS\u{1}{SLOT_MS}\u{2}{more}")).unwrap().due_ms - SLOT_MS
+    }
+
+    #[test]
+    fn a_message_is_due_at_its_time_within_its_slot() {
+        assert_eq!(due_ms("TIMER_DELIVER_MS\u{1}1795000003456\u{2}"), 456);
+        assert_eq!(due_ms("TIMER_DELIVER_MS\u{1}1795000004000\u{2}"), 1000);
+        assert_eq!(due_ms("TIMER_DELAY_SEC\u{1}3\u{2}"), 250);
+        assert_eq!(due_ms("TIMER_DELAY_MS\u{1}3100\u{2}"), 350);
+        assert_eq!(due_ms("TIMER_DELAY_MS\u{1}3100\u{2}TIMER_ROLL_TIMES\u{1}1\u{2}"), 1000);
+        assert_eq!(due_ms(""), 1000);
+    }
+
+    #[test]
+    fn a_time_outside_the_slot_is_not_believed() {
+        assert_eq!(due_ms("TIMER_DELIVER_MS\u{1}5\u{2}"), 1);
+        assert_eq!(due_ms("TIMER_DELIVER_MS\u{1}1795000009000\u{2}"), 1000);
+        assert_eq!(due_ms("TIMER_DELAY_SEC\u{1}9223372036854775807\u{2}"), 1000);
+        assert_eq!(mark(""), None, "no timer");
+        assert_eq!(mark("TIMER_OUT_MS\u{1}soon\u{2}"), None);
+    }
+}
