@@ -21,6 +21,7 @@ mod settings;
 mod show;
 mod store;
 mod table;
+mod timer;
 mod topic;
 mod when;
 
@@ -72,6 +73,7 @@ enum Task {
     #[command(subcommand)]
     Config(config::Config),
     Doctor(doctor::Doctor),
+    Timer(timer::Timer),
     Completions(completions::Completions),
 }
 
@@ -143,6 +145,7 @@ pub(crate) fn run() -> ExitCode {
         Some(Task::Cluster(task)) => on_tokio(task.run()),
         Some(Task::Config(task)) => task.run(),
         Some(Task::Doctor(task)) => task.run(),
+        Some(Task::Timer(task)) => on_tokio(task.run()),
         Some(Task::Completions(task)) => task.run(),
         None => on_tokio(line.serve.run()),
     };

@@ -21,6 +21,7 @@ pub use client::queue::Queue;
 pub use client::{Client, ClientBuilder};
 #[cfg(feature = "broker")]
 pub use embedded::{Broker, BrokerBuilder, BrokerError};
+pub use troupemq_codec::request::TimerMetrics;
 pub use troupemq_codec::{ResponseCode, Text};
 #[cfg(feature = "broker")]
 pub use troupemq_store::FlushMode;

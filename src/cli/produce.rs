@@ -4,6 +4,8 @@
 //! - every line is sent or the command fails and says which was not;
 //! - memory is bounded by the number of sends in flight.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
@@ -36,6 +38,9 @@ pub(super) struct Produce {
     /// Delay level of the broker: 1 is 1 s, 2 is 5 s, 3 is 10 s …
     #[arg(long, value_name = "LEVEL")]
     delay_level: Option<u8>,
+    /// Deliver the messages so many milliseconds later
+    #[arg(long, value_name = "MS", conflicts_with = "delay_level")]
+    delay_ms: Option<u64>,
     /// Producer group
     #[arg(long, default_value = "troupemq-produce")]
     group: String,
@@ -117,6 +122,9 @@ impl Produce {
         }
         if let Some(level) = self.delay_level {
             message = message.delay_level(level);
+        }
+        if let Some(ms) = self.delay_ms {
+            message = message.deliver_after(Duration::from_millis(ms));
         }
         Ok(message)
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
-use troupemq_codec::loose_json::{from_loose, to_standard};
+use troupemq_codec::loose_json::{from_loose, from_loose_trusted, to_standard};
 use troupemq_codec::message::{Message as StoredMessage, OffsetId};
 use troupemq_codec::request::*;
 use troupemq_codec::route::{ClusterInfo, TopicRouteData};
@@ -158,6 +158,16 @@ impl Admin {
     pub async fn change_setting(&self, address: &str, key: &str, value: &str) -> Result<(), ClientError> {
         let body = Bytes::from(format!("{key}={value}\n"));
         self.ask::<UpdateBrokerConfig>(address, &NoHeader, body).await.map(drop)
+    }
+
+    /// The timers that wait at a broker.
+    ///
+    /// # Errors
+    /// The broker cannot be reached or refuses.
+    pub async fn timers(&self, address: &str) -> Result<TimerMetrics, ClientError> {
+        let (_, body) = self.ask::<GetTimerMetrics>(address, &NoHeader, Bytes::new()).await?;
+        // It is as long as there are minutes with timers, not as a peer likes.
+        from_loose_trusted(&body).map_err(|cause| malformed::<GetTimerMetrics>(address, cause))
     }
 
     // ---- topics

@@ -17,6 +17,7 @@
 
 mod checkpoint;
 mod log;
+mod peek;
 mod recover;
 mod wheel;
 
@@ -29,6 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit, UNIT_DEFAULT, UNIT_DELETE, UNIT_ROLL};
+
+pub use self::peek::TimerPeek;
 
 use self::log::TimerLog;
 use self::wheel::{SLOTS, Wheel};

@@ -119,3 +119,33 @@ fn the_exit_code_tells_the_class_of_a_failure() {
     assert!(why.contains("belong behind"), "{why}");
     assert!(done("--log=off completions bash").contains("_troupemq"));
 }
+
+#[test]
+fn timers_are_shown_while_the_broker_runs_and_when_it_does_not() {
+    let (_folder, store) = store();
+    let mut daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    done(&format!("topic create {flag} orders --queues 1"));
+    done(&format!("produce {flag} -t orders --delay-ms 3000000 later"));
+    done(&format!("produce {flag} -t orders --delay-ms 86400000 tomorrow"));
+    let waits = |arguments: &str| loop {
+        // A timer stands on the wheel some milliseconds after its send.
+        let shown = done(arguments);
+        if cells(&shown)[0][1] == "2" {
+            break shown;
+        }
+    };
+    let shown = waits(&format!("timer {flag}"));
+    assert_eq!(cells(&shown)[0][..2], ["b", "2"]);
+    assert_eq!(cells(&done(&format!("timer {flag} b --by second"))).len(), 1);
+    assert_eq!(cells(&done(&format!("timer {flag} --by minute"))).len(), 2);
+    assert_eq!(cells(&done(&format!("timer {flag} --by topic"))), [["b", "orders", "2"]]);
+    assert_eq!(failed(&format!("timer {flag} elsewhere")).0, Some(5));
+    assert!(daemon.terminate().success());
+    let folder = store.display();
+    let json = done(&format!("timer --store-dir {folder} --json"));
+    assert!(json.contains(r#""pending":2"#) && json.contains(r#""lagMs":0"#), "{json}");
+    assert_eq!(cells(&done(&format!("timer --store-dir {folder} --by minute"))).len(), 2);
+    assert_eq!(failed(&format!("timer --store-dir {folder}/config")).0, Some(5));
+    assert_eq!(failed(&format!("timer --store-dir {folder} --by topic")).0, Some(2));
+}

@@ -23,6 +23,7 @@ use crate::query::record_at;
 use crate::schedule::AllPlaces;
 use crate::stats::SPANS_MS;
 use crate::stats::rates::{Rates, TellRates};
+use crate::timer::{Report, TimerReport};
 use crate::topic::TellSums;
 use crate::topic::statistics::Of;
 
@@ -45,6 +46,7 @@ pub async fn runtime_info(cast: &BrokerCast, _: &Call) -> Answer {
     let mut table = Table::default();
     counts(&mut table, &rates);
     log_of(&mut table, cast, reached, earliest_ms.unwrap_or(-1));
+    timers(&mut table, &cast.timer.send(Report).await?, cast.now_ms());
     disk_of(&mut table, &cast.store_dir, disk);
     pools(&mut table, cast);
     for (level, place) in cast.schedule.send(AllPlaces).await?.offset_table {
@@ -146,9 +148,13 @@ fn log_of(table: &mut Table, cast: &BrokerCast, reached: u64, earliest_ms: i64) 
     table.put("pageCacheLockTimeMills", 0);
     let from_ms = cast.config.load().start_accept_send_request_time_stamp;
     table.put("startAcceptSendRequestTimeStamp", from_ms);
-    for key in ["timerReadBehind", "timerOffsetBehind", "timerCongestNum"] {
-        table.put(key, 0);
-    }
+}
+
+/// How far the timers are.
+fn timers(table: &mut Table, report: &TimerReport, now_ms: i64) {
+    table.put("timerReadBehind", (now_ms - report.checkpoint.last_read_ms).max(0) / 1000);
+    table.put("timerOffsetBehind", report.behind);
+    table.put("timerCongestNum", report.pending);
     table.put("timerEnqueueTps", "0.0");
     table.put("timerDequeueTps", "0.0");
 }

@@ -317,6 +317,19 @@ fn a_unit_that_went_round_again_does_not_hide_what_was_entered_before_it() {
     assert_eq!(bench.timers.next_queue_offset(), 2);
 }
 
+#[test]
+fn a_look_from_outside_shows_what_waits() {
+    let mut bench = Bench::new();
+    bench.put(NOW_MS + 5_000, NOW_MS);
+    bench.put(NOW_MS + 5_000, NOW_MS);
+    bench.put(NOW_MS + 60_000, NOW_MS);
+    bench.flush();
+    let peek = TimerPeek::read(bench.dir.path()).unwrap().expect("a wheel");
+    assert_eq!(peek.slots, BTreeMap::from([(NOW_MS + 5_000, 2), (NOW_MS + 60_000, 1)]));
+    assert_eq!((peek.checkpoint.queue_offset, peek.precision_ms), (3, 1_000));
+    assert_eq!(TimerPeek::read(&bench.dir.path().join("elsewhere")).unwrap(), None);
+}
+
 /// Writes only pages that are not zero: the others stay holes, as in Java's own file.
 fn write_sparse(path: &Path, bytes: &[u8]) {
     let file = std::fs::File::create(path).unwrap();

@@ -94,29 +94,9 @@ impl Wheel {
         &self,
         path: &Path,
         from_ms: i64,
-        mut visit: impl FnMut(i64, &TimerSlot),
+        visit: impl FnMut(i64, &TimerSlot),
     ) -> Result<(), StoreError> {
-        let file = File::open(path).map_err(StoreError::io("open", path))?;
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let mut at = 0;
-        // Stretches nobody ever wrote are passed over without being read.
-        while let Ok(data) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
-            at = data / SLOT_BYTES as u64 * SLOT_BYTES as u64;
-            let len = usize::try_from(FILE_BYTES - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
-            file.read_exact_at(&mut chunk[..len], at).map_err(StoreError::io("read", path))?;
-            for slot in chunk[..len].chunks_exact(SLOT_BYTES) {
-                let Ok(slot) = TimerSlot::decode(slot) else { continue };
-                let time_ms = slot.time.saturating_mul(self.precision_ms);
-                if slot.last >= 0 && slot.time > 0 && time_ms >= from_ms {
-                    visit(time_ms, &slot);
-                }
-            }
-            at += len as u64;
-            if at >= FILE_BYTES {
-                break;
-            }
-        }
-        Ok(())
+        each(path, self.precision_ms, from_ms, visit)
     }
 
     fn at(&self, quotient: i64) -> usize {
@@ -133,6 +113,36 @@ impl Wheel {
         }
         TimerSlot::decode(&bytes).expect("a slot has its 32 bytes")
     }
+}
+
+/// Hands every slot of the file that holds units of a time from `from_ms` on to `visit`, in no order.
+pub(crate) fn each(
+    path: &Path,
+    precision_ms: i64,
+    from_ms: i64,
+    mut visit: impl FnMut(i64, &TimerSlot),
+) -> Result<(), StoreError> {
+    let file = File::open(path).map_err(StoreError::io("open", path))?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    // Stretches nobody ever wrote are passed over without being read.
+    while let Ok(data) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+        at = data / SLOT_BYTES as u64 * SLOT_BYTES as u64;
+        let len = usize::try_from(FILE_BYTES - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        file.read_exact_at(&mut chunk[..len], at).map_err(StoreError::io("read", path))?;
+        for slot in chunk[..len].chunks_exact(SLOT_BYTES) {
+            let Ok(slot) = TimerSlot::decode(slot) else { continue };
+            let time_ms = slot.time.saturating_mul(precision_ms);
+            if slot.last >= 0 && slot.time > 0 && time_ms >= from_ms {
+                visit(time_ms, &slot);
+            }
+        }
+        at += len as u64;
+        if at >= FILE_BYTES {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

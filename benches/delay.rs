@@ -1,0 +1,161 @@
+//! What a delay costs and how exact it is: plain sends, delay levels and timers, side by side in one run.
+//!
+//! `cargo bench --bench delay` prints, for each way, the processor time for each message from its send to its place in
+//! its topic (producer and broker together, 1 KiB bodies), and what that is of a plain send; then how late 10,000
+//! messages were that are due within one second.
+//!
+//! Invariants:
+//! - the clock is read when every message stands in its topic; each way has a broker of its own.
+
+use std::io::Write;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use troupemq::{Broker, Message};
+use troupemq_store::{Clock, SystemClock};
+
+const SENDERS: usize = 256;
+const MESSAGES: usize = 100_000;
+const EXACT: usize = 10_000;
+const BODY_BYTES: usize = 1024;
+
+/// How a message waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Level,
+    Timer,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let plain = cost(Way::Plain).await;
+    say(&format!("plain send: {plain:.2} µs of processor time a message"));
+    for way in [Way::Level, Way::Timer] {
+        let spent = cost(way).await;
+        say(&format!(
+            "{way:?}: {spent:.2} µs of processor time a message, {:.2} of a plain send",
+            spent / plain
+        ));
+    }
+    for way in [Way::Level, Way::Timer] {
+        exact(way).await;
+    }
+}
+
+fn say(line: &str) {
+    writeln!(std::io::stdout().lock(), "{line}").expect("the terminal takes a line");
+}
+
+async fn start() -> Broker {
+    let roomy = |store: &mut troupemq_store::StoreConfig| {
+        store.log_segment_bytes = 1 << 30;
+        store.queue_file_bytes = 6_000_000;
+        store.index_slots_max = 5_000_000;
+        store.index_entries_max = 20_000_000;
+    };
+    let broker = Broker::builder().temporary().store_settings(roomy).start().await.expect("a broker starts");
+    broker.client().create_topic("bench", 1).await.expect("a topic is made");
+    broker
+}
+
+/// Processor time of the whole process so far.
+fn processor() -> Duration {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or(0))
+}
+
+fn now_ms() -> i64 {
+    SystemClock::new().now_ms()
+}
+
+/// Messages that stand in the topic.
+async fn arrived(broker: &Broker) -> i64 {
+    let offsets = broker.client().admin().topic_offsets("bench").await.expect("the topic is there");
+    offsets.iter().map(|(_, offsets)| offsets.max_offset).sum()
+}
+
+/// Microseconds of processor time for each message, from its send to its place in its topic.
+async fn cost(way: Way) -> f64 {
+    let broker = start().await;
+    let producer = broker.producer("bench").start().await.expect("a producer starts");
+    let begun = processor();
+    let mut senders = JoinSet::new();
+    for _ in 0..SENDERS {
+        let (producer, body) = (producer.clone(), Bytes::from(vec![b'x'; BODY_BYTES]));
+        senders.spawn(async move {
+            for _ in 0..MESSAGES / SENDERS {
+                let message = Message::new("bench", body.clone());
+                let message = match way {
+                    Way::Plain => message,
+                    Way::Level => message.delay_level(1),
+                    Way::Timer => message.deliver_after(Duration::from_secs(2)),
+                };
+                producer.send(message).await.expect("a message is stored");
+            }
+        });
+    }
+    senders.join_all().await;
+    let count = (MESSAGES / SENDERS * SENDERS) as i64;
+    while arrived(&broker).await < count {
+        sleep(Duration::from_millis(50)).await;
+    }
+    let spent = processor() - begun;
+    broker.shutdown().await.expect("a clean end");
+    spent.as_secs_f64() * 1e6 / count as f64
+}
+
+/// Says how late messages are that are due within one second.
+async fn exact(way: Way) {
+    let broker = start().await;
+    let producer = broker.producer("bench").start().await.expect("a producer starts");
+    let from_ms = now_ms() + 4_000;
+    let mut senders = JoinSet::new();
+    for sender in 0..SENDERS {
+        let producer = producer.clone();
+        senders.spawn(async move {
+            for number in 0..EXACT / SENDERS {
+                // A level is due so long behind its send: the sends are spread over a second instead.
+                let at = (number * SENDERS + sender) * 1_000 / EXACT;
+                let due_ms = match way {
+                    Way::Timer => from_ms + at as i64,
+                    _ => {
+                        sleep(Duration::from_millis((1_000 * SENDERS / EXACT) as u64)).await;
+                        now_ms() + 1_000
+                    }
+                };
+                let message = Message::new("bench", due_ms.to_string());
+                let message = match way {
+                    Way::Timer => message.deliver_at(due_ms),
+                    _ => message.delay_level(1),
+                };
+                producer.send(message).await.expect("a message is stored");
+            }
+        });
+    }
+    senders.join_all().await;
+    let consumer = broker.client().consumer("reader").subscribe("bench", "*").from_first().batch_max(256);
+    let mut deliveries = consumer.stream().await.expect("a consumer starts");
+    let mut late = Vec::new();
+    for _ in 0..EXACT / SENDERS * SENDERS {
+        let delivery = deliveries.next().await.expect("the stream goes on").expect("nothing is refused");
+        let message = delivery.message();
+        let due_ms: i64 = String::from_utf8_lossy(message.body()).parse().expect("the body is a time");
+        late.push(message.store_timestamp_ms() - due_ms);
+        delivery.ack().await.expect("the consumer runs");
+    }
+    late.sort_unstable();
+    let at = |part: usize| late[(late.len() - 1) * part / 100];
+    say(&format!(
+        "{way:?}, {} due within a second: earliest {} ms, median {} ms, 99 % {} ms, latest {} ms behind its time",
+        late.len(),
+        at(0),
+        at(50),
+        at(99),
+        at(100)
+    ));
+    broker.shutdown().await.expect("a clean end");
+}
