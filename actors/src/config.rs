@@ -165,6 +165,7 @@ pub struct BrokerConfig {
     /// Bounds: 1..=268 435 456.
     pub open_transactions_max: usize,
     /// How a group reads a topic when nobody said how: PULL or POP. Default: PULL.
+    #[cfg_attr(feature = "describe", schemars(with = "String"))]
     pub default_message_request_mode: RequestMode,
     /// Members behind one that pops whose queues it shares, when nobody said how many; 0 or less: all.
     /// Default: -1. Bounds: -1..=65 536.
