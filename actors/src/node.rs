@@ -13,6 +13,8 @@
 
 #[cfg(test)]
 mod assignment_test;
+#[cfg(test)]
+mod batch_test;
 mod broker;
 mod delivery;
 #[cfg(test)]

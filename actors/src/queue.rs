@@ -26,6 +26,7 @@ use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::directory::QueueView;
 use crate::net::ToSession;
+use crate::pull::read::told_tags;
 use crate::pull::{Parcel, Wakened};
 use crate::queue::parked::{Admitted, Candidate, Parked};
 
@@ -151,7 +152,7 @@ impl Queue {
         if to > from {
             let count = usize::try_from(to - from).unwrap_or(usize::MAX);
             let units = self.view.units.units(from, count);
-            let woken = self.parked.arrived(to, units.map(|unit| unit.tags_code));
+            let woken = self.parked.arrived(to, units.map(|unit| told_tags(&self.view.units, &unit)));
             woken.into_iter().for_each(|parcel| parcel.wake(Wakened::Arrival));
         }
     }
@@ -201,7 +202,8 @@ impl Handler<Park> for Queue {
         self.view.mark_waited_for(true);
         self.look();
         let Park { from, deadline, filter, parcel } = park;
-        let missed = self.view.units.units(from, MISSED_MAX).map(|unit| unit.tags_code);
+        let queue = &self.view.units;
+        let missed = queue.units(from, MISSED_MAX).map(|unit| told_tags(queue, &unit));
         let candidate = Candidate { from, deadline, filter, parcel };
         match self.parked.admit(candidate, self.clock.0.nanos(), missed) {
             Admitted::Waits => {}

@@ -11,7 +11,7 @@ use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
     DELAY, ORIGIN_MESSAGE_ID, REAL_QUEUE_ID, REAL_TOPIC, RETRY_TOPIC, TAGS, WAIT,
 };
-use troupemq_codec::message::{NewRecord, OffsetId, Properties, RecordView};
+use troupemq_codec::message::{NewRecord, OffsetId, Properties, RecordView, sys_flag};
 use troupemq_codec::request::{ConsumerSendMsgBack, ConsumerSendMsgBackHeader};
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
@@ -62,6 +62,11 @@ pub async fn send_back(cast: &BrokerCast, call: &Call) -> Answer {
         let (at, topic) = (header.log_offset, record.topic());
         let remark =
             format!("look message by offset failed, {at}: a message of {topic} was given to no consumer");
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
+    }
+    if record.sys_flag() & sys_flag::INNER_BATCH != 0 {
+        // It holds more than the message that failed; the client sends that one by itself then.
+        let remark = format!("the batch at {} is not sent back as a whole", header.log_offset);
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     }
     let copy = Copy { record, header: &header, version: call.command.version };

@@ -33,7 +33,7 @@ pub use receipt_handle::{RecallHandle, ReceiptHandle, RetryMark};
 pub use record::{RecordView, Scan, scan};
 
 /// Most messages of an inner batch: `INNER_NUM` is a 16-bit number in the consume queue.
-const INNER_BATCH_MAX: usize = 0x7FFF;
+pub const INNER_BATCH_MAX: usize = 0x7FFF;
 
 /// A message as a client sees it.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,6 +15,7 @@
 pub mod batch;
 pub mod flusher;
 pub mod load;
+pub mod numbering;
 pub mod recover;
 pub mod scan;
 
@@ -135,6 +136,9 @@ impl CommitLog {
         self.space.check()?;
         // Store times never go back within a log: searches by time rely on it.
         self.last_store_ms = self.last_store_ms.max(now_ms);
+        if !batch.numbered.is_empty() {
+            numbering::number(batch)?;
+        }
         let mut next = 0;
         while next < batch.records.len() {
             let fitting = self.fitting(batch, next);
@@ -173,6 +177,7 @@ impl CommitLog {
     }
 
     fn appended(&self, batch: &AppendBatch, records: usize, refused: Option<StoreError>) -> Appended {
+        numbering::advance(batch, records);
         let end = self.position();
         let from = if records == 0 { None } else { batch.records.first() };
         Appended { from: from.map_or(end, |record| record.log_offset), to: end, records, refused }

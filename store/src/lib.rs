@@ -37,6 +37,7 @@ pub mod timer;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit_log::batch::{AppendBatch, PendingRecord};
 pub use commit_log::flusher::LogFlusher;
+pub use commit_log::numbering::{LightPlace, Numbered, Numbers};
 pub use commit_log::{Appended, CommitLog};
 pub use config::{FlushMode, StoreConfig};
 pub use consume_queue::{ConsumeQueue, QueueKind, QueueTable, Unit};

@@ -149,6 +149,16 @@ impl Conversation {
 
     /// Makes a topic.
     pub(crate) fn make_topic(&self, topic: &str, queues: i32, perm: i32) {
+        self.make_topic_with(topic, (queues, perm), None);
+    }
+
+    /// Makes a topic with attributes.
+    pub(crate) fn make_topic_with(
+        &self,
+        topic: &str,
+        (queues, perm): (i32, i32),
+        attributes: Option<&'static str>,
+    ) {
         let header = UpdateAndCreateTopicHeader {
             topic: topic.into(),
             default_topic: "TBW102".into(),
@@ -156,6 +166,7 @@ impl Conversation {
             write_queue_nums: queues,
             perm,
             topic_filter_type: "SINGLE_TAG".into(),
+            attributes: attributes.map(Text::from_static),
             ..UpdateAndCreateTopicHeader::default()
         };
         let answer = Client::of(&self.node).call(request::<UpdateAndCreateTopic>(&header));

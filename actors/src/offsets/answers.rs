@@ -24,6 +24,7 @@ use super::{CommitOffset, GroupQueue, MoveOffset, QueryOffset};
 use crate::cast::BrokerCast;
 use crate::net::{Answer, Call, Refusal};
 use crate::rebalance::IsMember;
+use crate::topic::attributes::is_batch;
 
 fn success(header: &impl Header) -> Command {
     Command::response(ResponseCode::SUCCESS).with_header(header)
@@ -140,8 +141,19 @@ pub fn max(cast: &BrokerCast, call: &Call) -> Answer {
 /// Answers GET_MIN_OFFSET.
 pub fn min(cast: &BrokerCast, call: &Call) -> Answer {
     let header: GetMinOffsetHeader = call.command.header()?;
-    let queue = cast.queues.get(&header.topic, header.queue_id);
-    Ok(success(&GetMinOffsetReplyHeader { queue_offset: queue.map_or(0, |queue| queue.min_offset()) }))
+    let queue = cast.queues.get(&header.topic, header.queue_id).filter(|queue| queue.max_offset() > 0);
+    let queue_offset = queue.map_or_else(
+        // Java has no minimum before the first message of a batch queue.
+        || {
+            if cast.directory.topic(&header.topic).is_some_and(|topic| is_batch(&topic.config)) {
+                -1
+            } else {
+                0
+            }
+        },
+        |queue| queue.min_offset(),
+    );
+    Ok(success(&GetMinOffsetReplyHeader { queue_offset }))
 }
 
 /// Answers GET_EARLIEST_MSG_STORETIME.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use troupemq_codec::ResponseCode;
 use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::message::RecordView;
-use troupemq_store::{ConsumeQueue, LogReader, SegmentLease, Unit};
+use troupemq_store::{ConsumeQueue, LogReader, QueueKind, SegmentLease, Unit};
 
 use crate::config::BrokerConfig;
 use crate::pull::check::Selects;
@@ -209,6 +209,12 @@ pub fn read(source: &Source<'_>, offset: i64) -> Reading {
     gathering.finish()
 }
 
+/// What a unit tells of the tags of its messages. In a batch queue it may hold many, each with its own: then it tells
+/// nothing, and consumers, who take it apart, look at the tags themselves.
+pub(crate) fn told_tags(units: &ConsumeQueue, unit: &Unit) -> Option<i64> {
+    (units.kind() == QueueKind::Plain || unit.tags_code != 0).then_some(unit.tags_code)
+}
+
 /// A read under way.
 struct Gathering<'a> {
     source: &'a Source<'a>,
@@ -250,7 +256,9 @@ impl<'a> Gathering<'a> {
         let size = usize::try_from(unit.size).unwrap_or(usize::MAX);
         let is_far = self.log_end.saturating_sub(unit.log_offset) > bounds.far_bytes;
         let (count_max, bytes_max) = if is_far { bounds.far } else { bounds.near };
-        let is_full = self.reading.count >= count_max || self.reading.bytes.saturating_add(size) > bytes_max;
+        let is_full = self.reading.count >= count_max
+            || self.reading.count + usize::from(unit.count) > bounds.wish
+            || self.reading.bytes.saturating_add(size) > bytes_max;
         if self.reading.count > 0 && is_full {
             return false;
         }
@@ -262,7 +270,9 @@ impl<'a> Gathering<'a> {
     /// Whether the filter selects a message; none if its properties must be read from the disk first.
     fn selects(&mut self, unit: &Unit) -> Option<bool> {
         let Source { selects: Selects { filter, bits }, log, bounds, units } = *self.source;
-        let MessageFilter::Sql(sql) = &**filter else { return Some(filter.may_match(unit.tags_code)) };
+        let MessageFilter::Sql(sql) = &**filter else {
+            return Some(told_tags(units, unit).is_none_or(|code| filter.may_match(code)));
+        };
         if let Some(bits) = bits
             && units.extension_unit(unit.queue_offset).is_some_and(|known| !bits.may_want(&known))
         {

@@ -79,10 +79,10 @@ impl<P> Parked<P> {
         &mut self,
         candidate: Candidate<P>,
         now: u64,
-        mut missed: impl Iterator<Item = i64>,
+        mut missed: impl Iterator<Item = Option<i64>>,
     ) -> Admitted<P> {
         let Candidate { from, deadline, filter, parcel } = candidate;
-        let is_there = from < self.seen_to && missed.any(|tags_code| filter.may_match(tags_code));
+        let is_there = from < self.seen_to && missed.any(|tags_code| may_match(&filter, tags_code));
         if is_there || deadline <= now {
             return Admitted::Now(parcel);
         }
@@ -93,14 +93,15 @@ impl<P> Parked<P> {
         Admitted::Waits
     }
 
-    /// Takes out whom the new units match. `to` is the offset behind the last of them.
-    pub fn arrived(&mut self, to: i64, tags_codes: impl Iterator<Item = i64>) -> Vec<P> {
+    /// Takes out whom the new units match; one that tells no tags may match everybody. `to` is the offset behind the
+    /// last of them.
+    pub fn arrived(&mut self, to: i64, tags_codes: impl Iterator<Item = Option<i64>>) -> Vec<P> {
         let mut woken = Vec::new();
         for tags_code in tags_codes {
             if self.entries.is_empty() {
                 break;
             }
-            woken.extend(take_if(&mut self.entries, |entry| entry.filter.may_match(tags_code)));
+            woken.extend(take_if(&mut self.entries, |entry| may_match(&entry.filter, tags_code)));
         }
         self.seen_to = self.seen_to.max(to);
         woken
@@ -117,6 +118,10 @@ impl<P> Parked<P> {
     }
 }
 
+fn may_match(filter: &MessageFilter, tags_code: Option<i64>) -> bool {
+    tags_code.is_none_or(|code| filter.may_match(code))
+}
+
 fn take_if<P>(entries: &mut Vec<Entry<P>>, wanted: impl Fn(&Entry<P>) -> bool) -> Vec<P> {
     entries.extract_if(.., |entry| wanted(entry)).map(|entry| entry.parcel).collect()
 }
@@ -131,7 +136,7 @@ mod tests {
         Candidate { from, deadline, filter: Arc::new(MessageFilter::compile(None, tags).unwrap()), parcel }
     }
 
-    fn none() -> std::iter::Empty<i64> {
+    fn none() -> std::iter::Empty<Option<i64>> {
         std::iter::empty()
     }
 
@@ -140,16 +145,23 @@ mod tests {
         let mut parked = Parked::new(8, 10);
         assert_eq!(parked.admit(candidate(1, 10, 100, "TagA"), 0, none()), Admitted::Waits);
         assert_eq!(parked.admit(candidate(2, 10, 100, "*"), 0, none()), Admitted::Waits);
-        assert_eq!(parked.arrived(11, [tags_code("TagB")].into_iter()), vec![2]);
-        assert_eq!(parked.arrived(12, [tags_code("TagA")].into_iter()), vec![1]);
+        assert_eq!(parked.arrived(11, [Some(tags_code("TagB"))].into_iter()), vec![2]);
+        assert_eq!(parked.arrived(12, [Some(tags_code("TagA"))].into_iter()), vec![1]);
         assert!(parked.is_empty());
         assert_eq!(parked.seen_to(), 12);
     }
 
     #[test]
+    fn a_unit_that_tells_no_tags_wakes_everybody() {
+        let mut parked = Parked::new(8, 10);
+        parked.admit(candidate(1, 10, 100, "TagA"), 0, none());
+        assert_eq!(parked.arrived(11, [None].into_iter()), vec![1]);
+    }
+
+    #[test]
     fn what_came_before_it_was_parked_wakes_it_at_once() {
         let mut parked = Parked::new(8, 12);
-        let missed = || [tags_code("TagB"), tags_code("TagA")].into_iter();
+        let missed = || [tags_code("TagB"), tags_code("TagA")].into_iter().map(Some);
         assert_eq!(parked.admit(candidate(1, 10, 100, "TagA"), 0, missed()), Admitted::Now(1));
         assert_eq!(parked.admit(candidate(2, 10, 100, "TagC"), 0, missed()), Admitted::Waits);
         assert_eq!(parked.admit(candidate(3, 12, 100, "*"), 0, none()), Admitted::Waits);

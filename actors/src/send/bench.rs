@@ -18,7 +18,7 @@ use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch, sys_
 use troupemq_codec::request::{SendBatchMessage, SendView};
 use troupemq_codec::topic::TopicFilterType;
 use troupemq_codec::{CommandView, HeaderForm, Request, ResponseCode, Text};
-use troupemq_store::{AppendBatch, PendingRecord};
+use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome};
@@ -31,6 +31,7 @@ use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
 use crate::send::check::{Marks, check_keys, check_sizes, illegal};
+use crate::send::inner_batch;
 use crate::send::place::{Places, is_given_up};
 use crate::send::reply;
 use crate::timer::recall;
@@ -105,8 +106,10 @@ impl From<Refusal> for Trouble {
 /// The unique id of a send.
 #[derive(Debug)]
 pub(super) enum UniqKey {
-    /// That of its (first) message: where it stands in the bytes of the batch.
+    /// That of its (first) message: where it stands in the bytes of the record.
     Stored(Range<usize>),
+    /// That of an inner batch.
+    Inner(Box<str>),
     /// That of a batch as a whole, which is not stored.
     Own(Box<str>),
     /// A batch without one, as clients of 4.x send them.
@@ -115,22 +118,22 @@ pub(super) enum UniqKey {
 
 /// Where a send goes and how.
 #[derive(Clone, Copy)]
-struct Target<'a> {
-    cast: &'a BrokerCast,
-    config: &'a BrokerConfig,
-    wire: &'a Wire,
-    send: &'a SendView<'a>,
-    topic: &'a TopicView,
-    queue: &'a QueueView,
+pub(super) struct Target<'a> {
+    pub(super) cast: &'a BrokerCast,
+    pub(super) config: &'a BrokerConfig,
+    pub(super) wire: &'a Wire,
+    pub(super) send: &'a SendView<'a>,
+    pub(super) topic: &'a TopicView,
+    pub(super) queue: &'a QueueView,
     /// Whether it is a dead letter: it waits for nothing any more.
     is_dead: bool,
 }
 
 /// A message about to be encoded.
-struct Piece<'a> {
-    flag: i32,
-    body: &'a [u8],
-    properties: &'a [u8],
+pub(super) struct Piece<'a> {
+    pub(super) flag: i32,
+    pub(super) body: &'a [u8],
+    pub(super) properties: &'a [u8],
 }
 
 impl Benches {
@@ -278,7 +281,6 @@ impl Bench {
         }
         let queue = place.queue(cast, self.places.choose(&place, send.queue_id), &wire.link)?;
         let first = self.batch.records.len();
-        let before = self.batch.bytes.len();
         self.recall = None;
         let uniq_key = match self.encode(
             &Target { cast, config: &config, wire, send: &send, topic: &place.topic, queue, is_dead },
@@ -286,8 +288,7 @@ impl Bench {
         ) {
             Ok(uniq_key) => uniq_key,
             Err(refusal) => {
-                self.batch.records.truncate(first);
-                self.batch.bytes.truncate(before);
+                self.batch.truncate(first);
                 return Err(refusal.into());
             }
         };
@@ -341,13 +342,20 @@ impl Bench {
         }
         // The whole batch has the limit of one message.
         check_sizes(config, whole.body, 0)?;
+        let marks = Marks::of(PropertiesView(whole.properties));
+        if let Some(key) = marks.uniq_key
+            && target.queue.units.kind() == QueueKind::Batch
+        {
+            inner_batch::encode(&mut self.batch, target, whole)?;
+            self.waits_for_disk |= marks.waits;
+            return Ok(UniqKey::Inner(key.into()));
+        }
         for item in batch::items(whole.body) {
             let item = item.map_err(|_| illegal(config))?;
             let piece = Piece { flag: item.flag, body: item.body, properties: item.properties.as_bytes() };
             self.encode_one(target, &piece)?;
         }
-        let of_batch = PropertiesView(whole.properties).get(UNIQ_KEY).filter(|key| !key.is_empty());
-        Ok(of_batch.map_or(UniqKey::None, |key| UniqKey::Own(key.into())))
+        Ok(marks.uniq_key.map_or(UniqKey::None, |key| UniqKey::Own(key.into())))
     }
 
     fn encode_one(&mut self, target: &Target<'_>, piece: &Piece<'_>) -> Result<Range<usize>, Refusal> {
@@ -421,7 +429,7 @@ impl Bench {
             Some(detour) => self.batch.push(start, detour.queue, 1, detour.tags_code),
             None => self.batch.push(start, queue.units.clone(), 1, tags_code_of(marks.tags)),
         }
-        let end = self.batch.bytes.len();
+        let end = self.batch.bytes.len() - start;
         Ok(match marks.uniq_key {
             Some(key) => {
                 let at = end - properties_len + (key.as_ptr().addr() - piece.properties.as_ptr().addr());

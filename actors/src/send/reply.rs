@@ -34,15 +34,16 @@ pub(super) fn done(
         }
     };
     let records = &batch.records[slot.records.clone()];
-    let transaction_id = match &slot.uniq_key {
-        UniqKey::Stored(range) => Some(
-            std::str::from_utf8(&batch.bytes[range.clone()])
-                .expect("the key was text when its record was encoded"),
-        ),
-        UniqKey::Own(key) => Some(&**key),
-        UniqKey::None => None,
-    };
     let first = records.first().expect("a send that was taken in has a record");
+    let (transaction_id, batch_unique_id) = match &slot.uniq_key {
+        UniqKey::Stored(range) => {
+            let key = &batch.bytes_of(first)[range.clone()];
+            (Some(std::str::from_utf8(key).expect("the key was text when its record was encoded")), None)
+        }
+        UniqKey::Inner(key) => (Some(&**key), Some(&**key)),
+        UniqKey::Own(key) => (Some(&**key), None),
+        UniqKey::None => (None, None),
+    };
     let stored = |message_id: &str, out: &mut BytesMut| {
         SendReply {
             head: Head::answer(code, slot.opaque, slot.form),
@@ -53,7 +54,7 @@ pub(super) fn done(
                 queue_id: slot.queue_id,
                 queue_offset: first.queue_offset,
                 transaction_id,
-                batch_unique_id: None,
+                batch_unique_id,
                 recall_handle: slot.recall.as_deref(),
             }),
         }

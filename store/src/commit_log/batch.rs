@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::numbering::{Numbered, Numbers};
 use crate::consume_queue::ConsumeQueue;
 
 /// What one `append` takes.
@@ -18,6 +19,8 @@ pub struct AppendBatch {
     pub bytes: BytesMut,
     /// One entry for each.
     pub records: Vec<PendingRecord>,
+    /// Those that tell their own offsets, in the order of the records.
+    pub numbered: Vec<Numbered>,
 }
 
 /// One record of a batch.
@@ -60,6 +63,22 @@ impl AppendBatch {
         });
     }
 
+    /// Says that the record that was pushed last tells offsets, behind its `properties_bytes` of other properties.
+    /// It will be longer then, and the records behind it will begin later.
+    pub fn number_last(&mut self, numbers: Numbers, properties_bytes: usize) {
+        if let Some(record) = self.records.len().checked_sub(1) {
+            self.numbered.push(Numbered::new(record, numbers, properties_bytes));
+        }
+    }
+
+    /// Forgets the records from this one on.
+    pub fn truncate(&mut self, records: usize) {
+        let end = self.records.get(records).map_or(self.bytes.len(), |record| record.start as usize);
+        self.bytes.truncate(end);
+        self.records.truncate(records);
+        self.numbered.retain(|numbered| numbered.record < records);
+    }
+
     /// The bytes of `record`, one of this batch.
     pub fn bytes_of(&self, record: &PendingRecord) -> &[u8] {
         &self.bytes[record.start as usize..record.end()]
@@ -69,6 +88,7 @@ impl AppendBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.records.clear();
+        self.numbered.clear();
     }
 }
 
