@@ -73,10 +73,11 @@ pub struct UnlockQueues {
 #[rtype(result = "bool")]
 pub struct IsOrderly;
 
-/// Whether a connection is a member of the group. Sent by commits that go back.
+/// Whether a connection is a member that reads where it is put (push or pop), not where it likes (pull). Sent by
+/// commits that go back.
 #[derive(Debug, Message)]
 #[rtype(result = "bool")]
-pub struct IsMember(pub LinkId);
+pub struct ReadsWherePut(pub LinkId);
 
 /// Who is online and how. Sent by administration; `None` when nobody is.
 #[derive(Debug, Message)]
@@ -221,11 +222,12 @@ impl Handler<IsOrderly> for RebalanceCoordinator {
     }
 }
 
-impl Handler<IsMember> for RebalanceCoordinator {
+impl Handler<ReadsWherePut> for RebalanceCoordinator {
     type Result = bool;
 
-    fn handle(&mut self, IsMember(link): IsMember, _: &mut Self::Context) -> bool {
-        self.members.contains(link)
+    fn handle(&mut self, ReadsWherePut(link): ReadsWherePut, _: &mut Self::Context) -> bool {
+        let pulls = matches!(self.members.kind(), Some((ConsumeType::Actively, ..)));
+        self.members.contains(link) && !pulls
     }
 }
 

@@ -50,8 +50,7 @@ const PLAIN: &[&str] = &[
 const TIMED: &[(&str, i64)] = &[("timer-531", 1_795_968_579_187), ("recall-533", 1_795_968_728_083)];
 
 /// Conversations that are held elsewhere, or wait for what they speak about.
-const ELSEWHERE: &[&str] =
-    &["pop-push-531", "pop-raw-531", "rpc-498", "rpc-531", "tx-498", "tx-531"];
+const ELSEWHERE: &[&str] = &["pop-push-531", "pop-raw-531", "rpc-498", "rpc-531", "tx-498", "tx-531"];
 
 /// Requests whose answers are compared here; others are sent because later ones presuppose them.
 const COMPARED: &[i32] = &[

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - every test has its own node, folder and ports.
 
-use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
+use troupemq_codec::heartbeat_data::{ConsumeType, ConsumerData, HeartbeatData, SubscriptionData};
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::message::Message;
 use troupemq_codec::request::{
@@ -33,6 +33,10 @@ fn call(client: &mut Client, wanted: Command) -> Command {
 }
 
 fn join(client: &mut Client) {
+    join_as(client, ConsumeType::Passively);
+}
+
+fn join_as(client: &mut Client, consume_type: ConsumeType) {
     let subscription = SubscriptionData {
         topic: Text::from("T"),
         sub_string: Text::from("*"),
@@ -43,6 +47,7 @@ fn join(client: &mut Client) {
         client_id: Text::from("client"),
         consumer_data_set: vec![ConsumerData {
             group_name: Text::from(GROUP),
+            consume_type,
             subscription_data_set: vec![subscription],
             ..ConsumerData::default()
         }],
@@ -123,6 +128,18 @@ fn a_member_that_commits_late_is_ignored_and_reported_and_a_seek_is_not() {
     pull(&mut client, 3);
     assert_eq!(commit(&mut client, 4).remark, None, "the consumer has sought to 3");
     assert_eq!(progress(&mut client, GROUP), Some(4));
+}
+
+#[test]
+fn a_consumer_that_pulls_sets_its_own_position() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    assert_eq!(client.produce("T", 0, b"x", "").code, 0);
+    join_as(&mut client, ConsumeType::Actively);
+    commit(&mut client, 9);
+    assert_eq!(commit(&mut client, 2).remark, None);
+    assert_eq!(progress(&mut client, GROUP), Some(2));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use super::progress::Committed;
 use super::{CommitOffset, GroupQueue, MoveOffset, QueryOffset};
 use crate::cast::BrokerCast;
 use crate::net::{Answer, Call, Refusal};
-use crate::rebalance::IsMember;
+use crate::rebalance::ReadsWherePut;
 use crate::topic::attributes::is_batch;
 
 fn success(header: &impl Header) -> Command {
@@ -81,8 +81,9 @@ pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
     let queue_offset = header.queue_offset;
     let commit = CommitOffset { of: of.clone(), queue_offset };
     let mut committed = cast.offsets.send(commit).await?;
-    if matches!(committed, Committed::Backward { .. }) && !view.coordinator().send(IsMember(link)).await? {
-        // Who does not consume does not come late: a tool wants the group to go back.
+    let is_behind = matches!(committed, Committed::Backward { .. });
+    if is_behind && !view.coordinator().send(ReadsWherePut(link)).await? {
+        // A pull consumer sets its own positions, and who does not consume at all is a tool: none of them is late.
         let commit = CommitOffset { of: of.clone(), queue_offset };
         committed = cast.offsets.send(MoveOffset(commit)).await?;
     }
