@@ -49,6 +49,25 @@ const PLAIN: &[&str] = &[
 /// Conversations about times, with the time at which each began, epoch ms.
 const TIMED: &[(&str, i64)] = &[("timer-531", 1_795_968_579_187), ("recall-533", 1_795_968_728_083)];
 
+/// Those of tools that send, read and query as clients do. What tools ask as tools is compared in `admin`.
+const TOOLS: &[&str] = &[
+    "mqadmin-checkMsgSendRT",
+    "mqadmin-clusterRT",
+    "mqadmin-consumeMessage",
+    "mqadmin-consumeMessage-2",
+    "mqadmin-printMsg",
+    "mqadmin-printMsgByQueue",
+    "mqadmin-queryMsgById-2",
+    "mqadmin-queryMsgByKey",
+    "mqadmin-queryMsgByOffset",
+    "mqadmin-queryMsgByUniqueKey",
+    "mqadmin-queryMsgTraceById",
+    "mqadmin-resetOffsetByTime-3",
+    "mqadmin-sendMessage",
+    "mqadmin-sendMessage-2",
+    "mqadmin-sendMsgStatus",
+];
+
 /// Conversations that are held elsewhere, or wait for what they speak about.
 const ELSEWHERE: &[&str] = &["pop-push-531", "pop-raw-531", "rpc-498", "rpc-531", "tx-498", "tx-531"];
 
@@ -135,7 +154,7 @@ const ACCIDENT: &str =
 #[test]
 fn clients_are_answered_as_java_answers_them() {
     let mut replay = Replay::new(DIFFERENCES);
-    for name in PLAIN {
+    for name in PLAIN.iter().chain(TOOLS) {
         Play::plain(name, COMPARED).hold(&mut replay);
     }
     let config = |config: &mut crate::NodeConfig| {

@@ -4,14 +4,22 @@
 //! - a topic that is published already costs no more than a look at the directory;
 //! - what concerns one topic in use is passed on to it.
 
+use std::sync::Arc;
+
 use actix::{Context, Handler, MessageResult, ResponseFuture};
 use troupemq_codec::Text;
 use troupemq_codec::request::BrokerStats;
 
-use super::*;
+use super::{
+    AllTopics, Attend, Change, ChangeTopics, DeleteTopic, EnsureGroupTopic, EnsureTopic, MarkOrdered, Rests,
+    SystemTopics, Tell, TellChanges, TheseTopics, Topics, What, answer,
+};
+use crate::directory::TopicView;
+use crate::held::hold;
+use crate::net::Refusal;
 use crate::pull::Wakened;
-use crate::topic::names;
-use crate::topic::{ParkFirst, TellSums};
+use crate::topic::state::Wish;
+use crate::topic::{ParkFirst, TellSums, names};
 
 impl Handler<EnsureTopic> for Topics {
     type Result = ResponseFuture<Result<Arc<TopicView>, Refusal>>;
