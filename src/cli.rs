@@ -9,6 +9,7 @@ mod cluster;
 mod completions;
 mod config;
 mod consume;
+mod dlq;
 mod doctor;
 mod group;
 mod logs;
@@ -23,6 +24,8 @@ mod store;
 mod table;
 mod timer;
 mod topic;
+mod tx;
+mod waiting;
 mod when;
 
 use std::process::ExitCode;
@@ -74,6 +77,10 @@ enum Task {
     Config(config::Config),
     Doctor(doctor::Doctor),
     Timer(timer::Timer),
+    #[command(subcommand)]
+    Dlq(dlq::Dlq),
+    #[command(subcommand)]
+    Tx(tx::Tx),
     Completions(completions::Completions),
 }
 
@@ -146,6 +153,8 @@ pub(crate) fn run() -> ExitCode {
         Some(Task::Config(task)) => task.run(),
         Some(Task::Doctor(task)) => task.run(),
         Some(Task::Timer(task)) => on_tokio(task.run()),
+        Some(Task::Dlq(task)) => on_tokio(task.run()),
+        Some(Task::Tx(task)) => on_tokio(task.run()),
         Some(Task::Completions(task)) => task.run(),
         None => on_tokio(line.serve.run()),
     };

@@ -18,3 +18,5 @@ mod doctor;
 mod embedded;
 #[path = "end_to_end/life.rs"]
 mod life;
+#[path = "end_to_end/waiting.rs"]
+mod waiting;

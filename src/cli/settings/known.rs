@@ -26,6 +26,8 @@ const WITHOUT_MEANING: &[&str] = &[
     "abortFile",
     "haListenPort",
     "traceTopicEnable",
+    "transactionOpBatchInterval",
+    "transactionOpMsgMaxSize",
 ];
 
 /// The declared name of a key.
