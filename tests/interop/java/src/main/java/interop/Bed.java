@@ -152,6 +152,13 @@ final class Bed {
         return producer;
     }
 
+    /** Configures and starts a producer of another kind. */
+    void starts(DefaultMQProducer producer) throws Exception {
+        configured(producer).setSendMsgTimeout(5000);
+        atEnd(producer::shutdown);
+        producer.start();
+    }
+
     /** A push consumer that is not started; it starts a new group at the first message. */
     DefaultMQPushConsumer push(String group) {
         DefaultMQPushConsumer consumer = configured(new DefaultMQPushConsumer(group));

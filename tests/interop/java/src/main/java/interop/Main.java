@@ -32,6 +32,7 @@ public final class Main {
         TimerScenarios.addTo(list);
         RestartScenarios.addTo(list);
         ExchangeScenarios.addTo(list);
+        DeliveryScenarios.addTo(list);
         for (String release5 : List.of("interop.Release5Scenarios", "interop.AdminScenarios")) {
             try {
                 Class.forName(release5).getMethod("addTo", Scenarios.class).invoke(null, list);
