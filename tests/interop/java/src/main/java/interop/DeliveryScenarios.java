@@ -76,7 +76,7 @@ final class DeliveryScenarios {
         producer.setTransactionListener(ledger);
         bed.starts(producer);
         producer.fetchPublishMessageQueues(topic);
-        String id = producer.getDefaultMQProducerImpl().getmQClientFactory().getClientId();
+        String id = producer.buildMQClientId();
         Check.within(20, "the producer at the broker", () -> bed.admin.examineProducerConnectionInfo(group, topic)
             .getConnectionSet().stream().anyMatch(connection -> connection.getClientId().equals(id)));
         return producer;
