@@ -25,6 +25,7 @@ public final class Main {
         ProducerScenarios.addTo(list);
         PushScenarios.addTo(list);
         GroupScenarios.addTo(list);
+        FilterScenarios.addTo(list);
         PullScenarios.addTo(list);
         LitePullScenarios.addTo(list);
         QueryScenarios.addTo(list);

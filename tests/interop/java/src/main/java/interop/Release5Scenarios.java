@@ -1,8 +1,13 @@
 package interop;
 
 import java.util.TreeMap;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeSet;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -16,6 +21,7 @@ public final class Release5Scenarios {
         list.suite("everyday");
         list.add("send-compressed-lz4", "body compressed by LZ4", bed -> compressed(bed, CompressionType.LZ4));
         list.add("send-compressed-zstd", "body compressed by Zstandard", bed -> compressed(bed, CompressionType.ZSTD));
+        list.add("batch-queue", "3.2 #19: a batch is one record with an offset for each message", Release5Scenarios::batchQueue);
         list.add("delay-by-setters", "3.3 #25: the client's own ways to name a time", Release5Scenarios::timed);
     }
 
@@ -53,5 +59,35 @@ public final class Release5Scenarios {
         Check.equal(text, Inbox.text(got), "body as consumed");
         Check.that(got.getStoreSize() < text.length() / 10, "stored size %d shows compression", got.getStoreSize());
         Check.equal(type.getCompressionFlag(), got.getSysFlag() & (7 << 8), "kind of compression in the system flag");
+    }
+
+    private static void batchQueue(Bed bed) throws Exception {
+        String topic = bed.name("t");
+        TopicConfig config = new TopicConfig(topic, 1, 1, 6);
+        config.setAttributes(Map.of("+queue.type", "BatchCQ"));
+        bed.admin.createAndUpdateTopicConfig(bed.brokerAddress(), config);
+        Check.within(5, "route of the new topic", () -> bed.queues(topic).size() == 1);
+        Inbox inbox = new Inbox();
+        bed.pushing(bed.name("g"), topic, "*", inbox);
+        DefaultMQProducer producer = bed.producer();
+        TreeSet<String> wanted = new TreeSet<>();
+        long next = 0;
+        for (int size : List.of(3, 1, 5)) {
+            List<Message> batch = new ArrayList<>();
+            for (int i = 0; i < size; i++) {
+                String text = "m" + size + "-" + i;
+                batch.add(new Message(topic, "Tag", Bed.bytes(text)));
+                wanted.add(text);
+            }
+            SendResult result = Bed.sent(producer.send(batch));
+            Check.equal(next, result.getQueueOffset(), "offset of the first message");
+            Check.that(!result.getMsgId().contains(","), "one id for the batch: %s", result.getMsgId());
+            next += size;
+        }
+        Check.equal(next, bed.admin.maxOffset(bed.queues(topic).get(0)), "end of the queue");
+        inbox.awaitExactly(wanted, 30);
+        TreeSet<Long> offsets = new TreeSet<>();
+        inbox.messages().forEach(message -> offsets.add(message.getQueueOffset()));
+        Check.equal(next, (long) offsets.size(), "each message has an offset of its own");
     }
 }
