@@ -5,11 +5,15 @@
 //!   waiting for a slow broker shows;
 //! - what happens during the warm-up is not counted.
 //!
-//! Contents: `drive` is one connection, `latency` the histogram, `report` what is printed.
+//! Contents: `drive` is one connection, `latency` the histogram, `report` what is printed; `ramp` raises the rate,
+//! `usage` is how busy the machine is, `chart` draws.
 
+mod chart;
 mod drive;
 mod latency;
+mod ramp;
 mod report;
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +38,8 @@ pub(super) enum Bench {
     Send(Load),
     /// Pull messages of a topic over and over
     Pull(Load),
+    /// Raise the rate of sends until the first bound is crossed, and say which rate is safe
+    Ramp(ramp::Ramp),
 }
 
 /// How the load looks.
@@ -87,44 +93,61 @@ enum Form {
 
 impl Bench {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let (load, shot) = match self {
-            Bench::Send(load) => (load, Shot::Send),
-            Bench::Pull(load) => (load, Shot::Pull),
-        };
-        let client = load.cluster.connect().await?;
-        let targets = load.targets(&client).await?;
-        let plan = Arc::new(load.plan(shot));
-        let mut threads = JoinSet::new();
-        for first in 0..load.threads.clamp(1, load.connections.max(1)) {
-            let numbers = (first..load.connections.max(1)).step_by(load.threads.max(1));
-            let drivers = numbers.map(|number| (number, targets[number % targets.len()].clone()));
-            let (drivers, plan) = (drivers.collect(), plan.clone());
-            threads.spawn_blocking(move || drive(drivers, &plan));
+        match self {
+            Bench::Send(load) => load.run(Shot::Send).await,
+            Bench::Pull(load) => load.run(Shot::Pull).await,
+            Bench::Ramp(ramp) => ramp.run().await,
         }
-        let mut outcome = Outcome::default();
-        let bar = load.bar();
-        let mut ticks = interval(Duration::from_millis(200));
-        loop {
-            tokio::select! {
-                done = threads.join_next() => match done {
-                    None => break,
-                    Some(done) => {
-                        let done = done.map_err(|cause| Failure::Other(format!("a thread of the load broke off: {cause}")))?;
-                        outcome.add(done?);
-                    }
-                },
-                _ = ticks.tick() => load.show(&bar, &plan),
-            }
-        }
+    }
+}
+
+impl Load {
+    async fn run(self, shot: Shot) -> Result<(), Failure> {
+        let client = self.cluster.connect().await?;
+        let targets = self.targets(&client).await?;
+        let bar = self.bar();
+        let (plan, outcome) = self.measure(shot, &targets, self.rate, &bar).await?;
         bar.finish_and_clear();
-        let report = Report::new(&load, &plan, &outcome);
+        let report = Report::new(&self, &plan, &outcome);
         let mut output = Output::new();
-        if load.json {
+        if self.json {
             output.json(&report)?
         } else {
             output.line(report.to_string().as_bytes())?
         }
         output.flush()
+    }
+
+    /// Runs the load once, at a rate of requests a second; 0 is as fast as they are answered.
+    async fn measure(
+        &self,
+        shot: Shot,
+        targets: &[drive::Target],
+        rate: u64,
+        bar: &ProgressBar,
+    ) -> Result<(Arc<Plan>, Outcome), Failure> {
+        let plan = Arc::new(self.plan(shot, rate));
+        let mut threads = JoinSet::new();
+        for first in 0..self.threads.clamp(1, self.connections.max(1)) {
+            let numbers = (first..self.connections.max(1)).step_by(self.threads.max(1));
+            let drivers = numbers.map(|number| (number, targets[number % targets.len()].clone()));
+            let (drivers, plan) = (drivers.collect(), plan.clone());
+            threads.spawn_blocking(move || drive(drivers, &plan));
+        }
+        let mut outcome = Outcome::default();
+        let mut ticks = interval(Duration::from_millis(200));
+        loop {
+            tokio::select! {
+                done = threads.join_next() => match done {
+                    None => return Ok((plan, outcome)),
+                    Some(done) => {
+                        let broken = |cause| Failure::Other(format!("a thread of the load broke off: {cause}"));
+                        outcome.add(done.map_err(broken)??);
+                    }
+                },
+                _ = ticks.tick() => self.show(bar, &plan),
+            }
+        }
     }
 }
 
@@ -160,7 +183,7 @@ impl Load {
         drive::targets(client, queues).await
     }
 
-    fn plan(&self, shot: Shot) -> Plan {
+    fn plan(&self, shot: Shot, rate: u64) -> Plan {
         let begin = Instant::now();
         Plan {
             shot,
@@ -172,7 +195,7 @@ impl Load {
                 Form::Json => HeaderForm::Json,
                 Form::Binary => HeaderForm::Binary,
             },
-            pace: self.pace(),
+            pace: self.pace(rate),
             begin,
             count_from: begin + Duration::from_secs(self.warmup),
             end: begin + Duration::from_secs(self.warmup + self.seconds.max(1)),
@@ -181,9 +204,9 @@ impl Load {
     }
 
     /// Time between two requests of one connection.
-    fn pace(&self) -> Option<Duration> {
+    fn pace(&self, rate: u64) -> Option<Duration> {
         let connections = u64::try_from(self.connections.max(1)).expect("a count of connections fits");
-        (self.rate > 0).then(|| Duration::from_nanos(1_000_000_000 * connections / self.rate))
+        (rate > 0).then(|| Duration::from_nanos(1_000_000_000 * connections / rate))
     }
 
     fn bar(&self) -> ProgressBar {

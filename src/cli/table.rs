@@ -31,6 +31,11 @@ pub(super) trait Row: Serialize {
 }
 
 impl Form {
+    /// The form of a command that has a flag of its own for it.
+    pub(super) fn json_if(json: bool) -> Form {
+        Form { json }
+    }
+
     /// Prints all rows.
     pub(super) fn print<R: Row>(self, rows: &[R]) -> Result<(), Failure> {
         let mut out = Output::new();

@@ -25,14 +25,14 @@ pub(super) struct Report {
     requests: u64,
     /// Messages stored or received.
     messages: u64,
-    messages_per_second: u64,
+    pub(super) messages_per_second: u64,
     body_bytes_per_second: u64,
-    refused: u64,
+    pub(super) refused: u64,
     first_refusal: Option<String>,
-    p50_us: f64,
-    p99_us: f64,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
     p999_us: f64,
-    max_us: f64,
+    pub(super) max_us: f64,
 }
 
 impl Report {

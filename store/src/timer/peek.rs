@@ -26,7 +26,7 @@ impl TimerPeek {
     /// Looks into the folder of a store; none if it has no timers.
     pub fn read(dir: &Path) -> Result<Option<TimerPeek>, StoreError> {
         let path = dir.join("timerwheel");
-        if !path.exists() {
+        if matches!(path.try_exists(), Ok(false)) {
             return Ok(None);
         }
         let (checkpoint, precision_ms) = checkpoint::read(&dir.join("config").join("timercheck"))?;

@@ -1,0 +1,139 @@
+//! The curves of a ramp as one page that needs nothing else: no script, no font, no picture from elsewhere.
+//!
+//! Invariants:
+//! - every value that is drawn stands in the table below the curves, too.
+
+use std::fmt::Write;
+
+use super::ramp::Step;
+use crate::cli::table::Row;
+
+/// Size of a drawing and the room around it, in its own units.
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 220.0;
+const MARGIN: f64 = 46.0;
+
+/// Colours that differ in lightness too.
+const COLOURS: [&str; 3] = ["#0b6e99", "#d9730d", "#6940a5"];
+
+const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2rem auto;max-width:720px;color:#222}\
+    h2{font-size:1rem;margin:1.5rem 0 .3rem}table{border-collapse:collapse;font-size:13px}\
+    td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #ddd}text{font:11px system-ui,sans-serif;fill:#555}";
+
+/// A value over the rate of its step.
+type Curve<'a> = (&'a str, fn(&Step) -> f64);
+
+/// The page.
+pub(super) fn page(steps: &[Step], verdict: &str) -> String {
+    let drawings: [(&str, &[Curve<'_>]); 4] = [
+        (
+            "Stored messages a second",
+            &[("stored", |step| float(step.stored)), ("due", |step| float(step.rate))],
+        ),
+        ("Latency in ms", &[("p50", |step| step.p50_ms), ("p99", |step| step.p99_ms)]),
+        (
+            "Shares in per cent",
+            &[
+                ("processors", |step| step.usage.processor_percent),
+                ("memory", |step| step.usage.memory_percent),
+                ("disk wait", |step| step.usage.disk_wait_percent),
+            ],
+        ),
+        (
+            "Megabytes a second",
+            &[
+                ("disk", |step| step.usage.disk_bytes_per_second / 1e6),
+                ("network", |step| step.usage.network_bytes_per_second / 1e6),
+            ],
+        ),
+    ];
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ramp</title><style>{STYLE}</style>\
+         <h1>How much load is safe</h1><p><strong>{verdict}</strong></p>"
+    );
+    for (title, curves) in drawings {
+        push(&mut page, format_args!("<h2>{title}</h2>{}", drawing(steps, curves)));
+    }
+    page.push_str("<h2>Every step</h2><table><tr>");
+    for column in Step::COLUMNS {
+        push(&mut page, format_args!("<th>{column}</th>"));
+    }
+    for step in steps {
+        page.push_str("</tr><tr>");
+        for cell in step.cells() {
+            push(&mut page, format_args!("<td>{cell}</td>"));
+        }
+    }
+    page.push_str("</tr></table></html>\n");
+    page
+}
+
+fn push(page: &mut String, what: std::fmt::Arguments<'_>) {
+    page.write_fmt(what).expect("a text takes what is written to it");
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a point of a drawing is coarser than that")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// Curves over the rate, on a logarithmic axis: every step is as far from the next.
+fn drawing(steps: &[Step], curves: &[Curve<'_>]) -> String {
+    let rates: Vec<f64> = steps.iter().map(|step| float(step.rate).max(1.0).ln()).collect();
+    let (first, last) = (rates.first().copied().unwrap_or(0.0), rates.last().copied().unwrap_or(1.0));
+    let top = curves.iter().flat_map(|(_, value)| steps.iter().map(value)).fold(1e-9, f64::max);
+    let x = |rate: f64| {
+        MARGIN + (WIDTH - 2.0 * MARGIN) * if last > first { (rate - first) / (last - first) } else { 0.5 }
+    };
+    let y = |value: f64| HEIGHT - MARGIN - (HEIGHT - 2.0 * MARGIN) * (value / top).clamp(0.0, 1.0);
+    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\">");
+    let (left, right, bottom) = (MARGIN, WIDTH - MARGIN, HEIGHT - MARGIN);
+    push(
+        &mut svg,
+        format_args!("<path d=\"M{left} {MARGIN}V{bottom}H{right}\" fill=\"none\" stroke=\"#bbb\"/>"),
+    );
+    push(
+        &mut svg,
+        format_args!("<text x=\"4\" y=\"{MARGIN}\">{top:.4}</text><text x=\"4\" y=\"{bottom}\">0</text>"),
+    );
+    for step in [steps.first(), steps.last()].into_iter().flatten() {
+        let at = x(float(step.rate).max(1.0).ln());
+        push(&mut svg, format_args!("<text x=\"{at:.0}\" y=\"{}\">{}/s</text>", bottom + 16.0, step.rate));
+    }
+    for (number, ((name, value), colour)) in curves.iter().zip(COLOURS).enumerate() {
+        let points =
+            steps.iter().zip(&rates).map(|(step, rate)| format!("{:.1},{:.1}", x(*rate), y(value(step))));
+        let points = points.collect::<Vec<_>>().join(" ");
+        push(
+            &mut svg,
+            format_args!(
+                "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
+            ),
+        );
+        let at = MARGIN + 90.0 * float(u64::try_from(number).unwrap_or(0));
+        push(&mut svg, format_args!("<text x=\"{at}\" y=\"20\" style=\"fill:{colour}\">{name}</text>"));
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::bench::usage::Usage;
+
+    #[test]
+    fn the_page_has_every_step_and_nothing_from_elsewhere() {
+        let usage = Usage::default();
+        let step =
+            |rate| Step { rate, stored: rate, refused: 0, p50_ms: 0.5, p99_ms: 2.0, max_ms: 3.0, usage };
+        let page = page(&[step(1000), step(1500), step(2250)], "2250 messages/s are safe");
+        assert_eq!(page.matches("<polyline").count(), 9);
+        for text in ["<td>1500</td>", "2250 messages/s are safe", "1000/s</text>"] {
+            assert!(page.contains(text), "{text}");
+        }
+        for elsewhere in ["http", "<script", "url("] {
+            assert!(!page.contains(elsewhere), "{elsewhere}");
+        }
+    }
+}
