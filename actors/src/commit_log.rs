@@ -3,10 +3,14 @@
 //! Invariants:
 //! - batches are appended in the order they arrive, each whole or not at all;
 //! - what waits in the mailbox when the actor's turn comes is appended together: many small batches cost one write;
+//! - it never waits for a segment: batches are held, in order, until it is ready, and refused if that takes too
+//!   long;
 //! - what was appended is dispatched: a batch that can no longer be handed to the dispatcher poisons the node;
 //! - a poisoned node appends nothing.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::ResponseCode;
@@ -25,6 +29,13 @@ use crate::poison::{Poison, Vital};
 pub(crate) const MAILBOX: usize = 65_536;
 /// Bytes that are appended together; beyond it the log does not wait for the end of the mailbox.
 const TOGETHER_BYTES: usize = 256 << 10;
+
+/// Batches held for a segment; one more is refused. Their bytes are bounded by the credits they keep.
+const HELD_MAX: usize = 65_536;
+/// Time between two looks whether the segment is ready.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long batches are held for it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 // ---- messages
 
@@ -110,13 +121,17 @@ impl Append {
 pub struct CommitLog {
     /// The writer; none once the node stops.
     log: Option<LogWriter>,
+    /// When what waits for the next segment is given up, in the clock's nanoseconds; none while nothing does.
+    held_until: Option<u64>,
     clock: NodeClock,
     dispatcher: Addr<Dispatcher>,
     nudge: Nudge,
     poison: Poison,
     /// Batches that came since the last append, in their order.
-    waiting: Vec<Append>,
+    waiting: VecDeque<Append>,
     waiting_bytes: usize,
+    /// Those that are being appended; kept for its memory.
+    taken: Vec<Append>,
     _vital: Vital,
 }
 
@@ -132,31 +147,32 @@ impl CommitLog {
         let vital = poison.guard("CommitLog");
         CommitLog {
             log: Some(log),
+            held_until: None,
             clock,
             dispatcher,
             nudge,
             poison,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             waiting_bytes: 0,
+            taken: Vec::new(),
             _vital: vital,
         }
     }
 
-    /// Appends what came since the last time.
-    fn append(&mut self) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        self.waiting_bytes = 0;
+    /// Appends what came since the last time, as far as the log takes it without waiting for a segment.
+    fn append(&mut self, context: &mut Context<CommitLog>) {
         if let Some(cause) = self.poison.cause() {
             let refusal = not_serving(cause);
-            return waiting.into_iter().for_each(|append| append.refuse(refusal.clone()));
+            return self.refuse_waiting(&refusal);
         }
-        let Some(log) = &mut self.log else {
-            let refusal = not_serving("the broker stops");
-            return waiting.into_iter().for_each(|append| append.refuse(refusal.clone()));
-        };
-        let batches = waiting.iter_mut().map(|append| &mut append.batch);
+        let Some(log) = &mut self.log else { return self.refuse_waiting(&not_serving("the broker stops")) };
+        let ready = ready(&self.waiting, log.room_for(self.waiting_bytes));
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.extend(self.waiting.drain(..ready));
+        self.waiting_bytes -= taken.iter().map(|append| append.batch.bytes.len()).sum::<usize>();
+        let batches = taken.iter_mut().map(|append| &mut append.batch);
         let appended = log.append_all(batches, self.clock.0.now_ms());
-        for (append, appended) in waiting.drain(..).zip(appended) {
+        for (append, appended) in taken.drain(..).zip(appended) {
             match appended {
                 Ok(appended) => {
                     self.nudge.wrote(appended.to);
@@ -165,7 +181,33 @@ impl CommitLog {
                 Err(error) => append.refuse(refusal_of(&error, &self.poison)),
             }
         }
-        self.waiting = waiting;
+        self.taken = taken;
+        self.hold(ready > 0, context);
+    }
+
+    /// What is left waits for the next segment, which is looked for again and again for some time.
+    fn hold(&mut self, has_moved: bool, context: &mut Context<CommitLog>) {
+        if self.waiting.is_empty() {
+            self.held_until = None;
+            return;
+        }
+        let now = self.clock.0.nanos();
+        let patience = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+        let until = match self.held_until.filter(|_| !has_moved) {
+            Some(until) => until,
+            None => now.saturating_add(patience),
+        };
+        self.held_until = Some(until);
+        if now >= until {
+            self.held_until = None;
+            return self.refuse_waiting(&not_serving("the next segment of the log is not ready after 5 s"));
+        }
+        context.run_later(LOOK_EVERY, CommitLog::append);
+    }
+
+    fn refuse_waiting(&mut self, refusal: &Refusal) {
+        self.waiting_bytes = 0;
+        self.waiting.drain(..).for_each(|append| append.refuse(refusal.clone()));
     }
 
     fn hand_on(&self, append: Append, appended: Appended) {
@@ -188,13 +230,17 @@ impl Handler<Append> for CommitLog {
     type Result = ();
 
     fn handle(&mut self, append: Append, context: &mut Context<CommitLog>) {
-        if self.waiting.is_empty() {
-            context.notify(Together);
+        if self.waiting.len() >= HELD_MAX {
+            return append.refuse(not_serving("the next segment of the log is not ready, and too many wait"));
         }
+        let is_first = self.waiting.is_empty();
         self.waiting_bytes += append.batch.bytes.len();
-        self.waiting.push(append);
-        if self.waiting_bytes >= TOGETHER_BYTES {
-            self.append();
+        self.waiting.push_back(append);
+        match self.held_until {
+            Some(_) => {}
+            None if self.waiting_bytes >= TOGETHER_BYTES => self.append(context),
+            None if is_first => context.notify(Together),
+            None => {}
         }
     }
 }
@@ -202,18 +248,31 @@ impl Handler<Append> for CommitLog {
 impl Handler<Together> for CommitLog {
     type Result = ();
 
-    fn handle(&mut self, _: Together, _: &mut Context<CommitLog>) {
-        self.append();
+    fn handle(&mut self, _: Together, context: &mut Context<CommitLog>) {
+        if self.held_until.is_none() {
+            self.append(context);
+        }
     }
 }
 
 impl Handler<ReleaseLog> for CommitLog {
     type Result = MessageResult<ReleaseLog>;
 
-    fn handle(&mut self, _: ReleaseLog, _: &mut Context<CommitLog>) -> Self::Result {
-        self.append();
+    fn handle(&mut self, _: ReleaseLog, context: &mut Context<CommitLog>) -> Self::Result {
+        self.append(context);
+        self.refuse_waiting(&not_serving("the broker stops"));
         MessageResult(self.log.take())
     }
+}
+
+/// How many of the batches go into the log now. One that is longer than the room goes if a segment is there for it.
+fn ready(waiting: &VecDeque<Append>, (room, has_next): (usize, bool)) -> usize {
+    let mut bytes = 0;
+    let fits = |append: &&Append| {
+        bytes += append.batch.bytes.len();
+        bytes <= room
+    };
+    waiting.iter().take_while(fits).count().max(usize::from(has_next && !waiting.is_empty()))
 }
 
 /// What a client hears of a failed append. What cannot be trusted any more poisons the node.

@@ -31,6 +31,8 @@ mod group_test;
 mod hostile_test;
 #[cfg(test)]
 mod model_test;
+#[cfg(test)]
+mod mutation_test;
 mod name_server;
 mod naming;
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub mod error;
 pub mod fields;
 pub mod filter;
 pub mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 #[cfg(test)]
 #[expect(clippy::arithmetic_side_effects, reason = "the bytes of these tests are known")]
 mod golden;

@@ -130,6 +130,17 @@ impl CommitLog {
         appended
     }
 
+    /// How many of the `wanted` bytes, at least, `append` takes without waiting for a segment, and whether the next
+    /// segment is there. Never waits itself; a segment that could not be made counts as there, `append` tells why.
+    pub fn room_for(&mut self, wanted: usize) -> (usize, bool) {
+        let left = self.remaining().saturating_sub(BLANK_HEAD_BYTES);
+        if wanted <= left || !self.preparer.is_ready(self.writer.segment().end()) {
+            return (left, false);
+        }
+        // Records do not fill the segments to the last byte.
+        (left + usize::try_from(self.segment_bytes / 2).unwrap_or(usize::MAX), true)
+    }
+
     /// Stores the records of `batch` and notes in it where they are. An error means that none is stored.
     pub fn append(&mut self, batch: &mut AppendBatch, now_ms: i64) -> Result<Appended, StoreError> {
         self.poison.check()?;

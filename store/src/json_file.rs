@@ -178,6 +178,26 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_at_any_step_of_a_save_leaves_a_whole_generation() {
+        for op in [Op::Create, Op::Write, Op::Flush, Op::Rename] {
+            for nth in 0..3 {
+                let dir = tempfile::tempdir().unwrap();
+                let file = file(dir.path());
+                file.save(b"{\"n\":1}").unwrap();
+                file.save(b"{\"n\":2}").unwrap();
+                let fault = faults::arm(dir.path(), op, nth, 28);
+                let saved = file.save(b"{\"n\":3}");
+                assert_eq!(saved.is_err(), fault.has_struck(), "{op:?} {nth}: {saved:?}");
+                drop(fault);
+                let newest = numbers(&file);
+                assert!(newest == Some(3) || saved.is_err() && newest == Some(2), "{op:?} {nth}: {newest:?}");
+                file.save(b"{\"n\":4}").unwrap();
+                assert_eq!(numbers(&file), Some(4), "{op:?} {nth}");
+            }
+        }
+    }
+
+    #[test]
     fn a_damaged_last_generation_is_an_error_that_names_it() {
         let dir = tempfile::tempdir().unwrap();
         let file = file(dir.path());

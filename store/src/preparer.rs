@@ -44,6 +44,8 @@ pub(crate) struct Preparer {
     orders: Option<SyncSender<u64>>,
     ready: Receiver<Result<SegmentWriter, StoreError>>,
     ordered: Option<u64>,
+    /// The answer to the order, once it was looked for and there.
+    answer: Option<Result<SegmentWriter, StoreError>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,7 +65,7 @@ impl Preparer {
             .name("segment-preparer".to_owned())
             .spawn(move || recipe.work(&inbox, &outbox))
             .map_err(StoreError::io("start a thread for", &dir))?;
-        Ok(Preparer { orders: Some(orders), ready, ordered: None, thread: Some(thread) })
+        Ok(Preparer { orders: Some(orders), ready, ordered: None, answer: None, thread: Some(thread) })
     }
 
     /// Orders the segment that begins at `start`, unless one is ordered.
@@ -74,11 +76,20 @@ impl Preparer {
         }
     }
 
+    /// Whether `take` of the segment that begins at `start` would not wait. Orders it.
+    pub(crate) fn is_ready(&mut self, start: u64) -> bool {
+        self.order(start);
+        if self.answer.is_none() {
+            self.answer = self.ready.try_recv().ok();
+        }
+        self.answer.is_some()
+    }
+
     /// Takes the segment that begins at `start`, waiting for it if it is not ready.
     pub(crate) fn take(&mut self, start: u64) -> Result<SegmentWriter, StoreError> {
         self.order(start);
         let late = StoreError::NotPrepared { log_offset: start, waited_ms: 5_000 };
-        match self.ready.recv_timeout(PATIENCE) {
+        match self.answer.take().map_or_else(|| self.ready.recv_timeout(PATIENCE), Ok) {
             Ok(answer) => {
                 self.ordered = None;
                 let writer = answer?;
@@ -94,7 +105,7 @@ impl Drop for Preparer {
     fn drop(&mut self) {
         self.orders = None;
         if self.ordered.take().is_some()
-            && let Ok(Ok(unused)) = self.ready.recv_timeout(PATIENCE)
+            && let Ok(Ok(unused)) = self.answer.take().map_or_else(|| self.ready.recv_timeout(PATIENCE), Ok)
         {
             let path = unused.segment().path().to_path_buf();
             drop(unused);
@@ -200,12 +211,30 @@ mod tests {
 
     #[test]
     fn an_unused_segment_is_removed_at_the_end() {
+        for is_looked_for in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let paths = paths(&dir);
+            let mut preparer = preparer(&paths);
+            preparer.order(0);
+            while is_looked_for && !preparer.is_ready(0) {
+                std::thread::yield_now();
+            }
+            drop(preparer);
+            assert_eq!(std::fs::read_dir(paths.commit_log()).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_ready_is_taken_without_waiting() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = paths(&dir);
-        let mut preparer = preparer(&paths);
-        preparer.order(0);
-        drop(preparer);
-        assert_eq!(std::fs::read_dir(paths.commit_log()).unwrap().count(), 0);
+        let mut preparer = preparer(&paths(&dir));
+        while !preparer.is_ready(65_536) {
+            std::thread::yield_now();
+        }
+        // The thread has nothing more to say: only what was looked for can be taken.
+        assert!(preparer.ready.try_recv().is_err());
+        assert_eq!(preparer.take(65_536).unwrap().segment().start(), 65_536);
+        assert_eq!(preparer.ordered, None);
     }
 
     #[test]

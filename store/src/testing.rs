@@ -4,6 +4,7 @@
 //! - every set is unpacked into a folder of its own, so tests may write and run at once;
 //! - nothing here is compiled into a release.
 
+mod recovery;
 mod sample;
 mod sha256;
 mod unpack;
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use self::recovery::recover_from;
 pub use self::sample::{Random, Sample};
 pub use self::sha256::sha256_hex;
 

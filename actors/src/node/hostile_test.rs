@@ -139,6 +139,35 @@ fn a_flood_is_answered_to_the_last_request_and_stores_what_it_says() {
 }
 
 #[test]
+fn a_segment_that_is_late_holds_batches_back_and_refuses_none() {
+    const SENDERS: usize = 4;
+    const SENDS: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    // Every dozen of messages needs a new segment, which takes the disk longer than the messages take to come.
+    config.broker.as_mut().unwrap().store.log_segment_bytes = 64 << 10;
+    let node = Node::start(config).unwrap();
+    assert_eq!(Client::of(&node).produce("Late", 0, b"first", "").code, 0);
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|_| {
+            let mut client = Client::of(&node);
+            std::thread::spawn(move || {
+                for _ in 0..SENDS {
+                    client.send(send_request("Late", 0, &[1; 5_000], ""));
+                }
+                (0..SENDS).filter(|_| client.receive().is_some_and(|answer| answer.code == 0)).count()
+            })
+        })
+        .collect();
+    let stored: usize = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+    assert_eq!(stored, SENDERS * SENDS);
+    let broker = node.broker().unwrap();
+    assert_eq!(broker.queues.get("Late", 0).unwrap().max_offset(), i64::try_from(stored).unwrap() + 1);
+    assert_eq!(broker.credits.used_bytes(), 0);
+    node.stop_and_wait().unwrap();
+}
+
+#[test]
 fn large_frames_that_never_come_whole_take_no_more_than_the_purse() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = small_broker(dir.path());

@@ -116,6 +116,41 @@ fn is_roll(placed: Placed) -> bool {
 }
 
 #[test]
+fn a_refusal_at_any_step_of_a_flush_or_a_roll_loses_no_timer() {
+    use crate::faults::{Op, arm};
+    for (op, place) in [
+        (Op::Create, "timerlog"),
+        (Op::Allocate, "timerlog"),
+        (Op::Flush, "timerlog"),
+        (Op::Flush, "timerwheel"),
+        (Op::Create, "config/timercheck"),
+        (Op::Write, "config/timercheck"),
+        (Op::Flush, "config/timercheck"),
+    ] {
+        let mut bench = Bench::new();
+        bench.put(NOW_MS + 2_000, NOW_MS);
+        let fault = arm(&bench.dir.path().join(place), op, 0, 28);
+        let mut put = 1;
+        // Two files of the timer log have room for fewer.
+        for _ in 0..170 {
+            let timer = bench.message(NOW_MS + 2_000, false);
+            if bench.timers.put(&timer, NOW_MS).is_err() {
+                break;
+            }
+            bench.timers.entered(timer.queue_offset + 1);
+            put += 1;
+        }
+        assert!(bench.timers.flusher().flush().is_err() || put < 171, "{op:?} {place}");
+        assert!(fault.has_struck(), "{op:?} {place}");
+        drop(fault);
+        bench.put(NOW_MS + 2_000, NOW_MS);
+        bench.timers.flusher().flush().unwrap();
+        let mut bench = bench.reopen(NOW_MS);
+        assert_eq!(bench.take(NOW_MS + 4_000).len(), put + 1, "{op:?} {place}");
+    }
+}
+
+#[test]
 fn a_timer_is_taken_in_its_slot_and_never_early() {
     let mut bench = Bench::new();
     let (late, placed) = bench.put(NOW_MS + 5_000, NOW_MS);

@@ -1,0 +1,194 @@
+//! A hundred thousand damaged frames of Java against a running node: it answers or closes the connection, and lives.
+//!
+//! Invariants:
+//! - the seed is printed; a run with it sends the same bytes;
+//! - each connection ends with a good request, whose answer shows that the node has not lost its way in what came
+//!   before.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use troupemq_codec::base64;
+use troupemq_codec::frame::take_frame;
+use troupemq_codec::request::{GetMaxOffset, GetMaxOffsetHeader};
+use troupemq_codec::{Command, ResponseCode};
+use troupemq_store::{Clock, SystemClock};
+
+use crate::config::NameServerPart;
+use crate::node::{Node, NodeHandle};
+use crate::testing::{Client, small_broker};
+
+/// Frames of the whole test.
+const FRAMES: usize = 100_000;
+/// Frames of one connection: damage often ends it, and what comes behind is not read.
+const PER_LINK: usize = 5;
+/// Threads that send.
+const SENDERS: usize = 2;
+/// The number of the good request at the end.
+const LAST: i32 = 0x7eed_beef;
+/// Longer frames are left out: what is in them is bodies.
+const FRAME_MAX_BYTES: usize = 4_000;
+
+/// Numbers that look random and come again with their seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed ^= mixed >> 27;
+        usize::try_from(mixed >> 33).unwrap() % sides.max(1)
+    }
+
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.roll(256)).unwrap()
+    }
+}
+
+/// One request of each code and form that Java clients and tools sent, length word included.
+fn requests() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/frames");
+    let mut seen = std::collections::BTreeSet::new();
+    let mut found = Vec::new();
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        let mut text = String::new();
+        GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+        for line in text.lines().skip(1) {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let is_request = line["from"] == "client" && line["flag"].as_i64().unwrap() & 1 == 0;
+            let kind = (line["code"].as_i64().unwrap(), line["codec"].as_i64(), line["flag"].as_i64());
+            if !is_request || seen.iter().filter(|one| **one == (kind, 0) || **one == (kind, 1)).count() > 1 {
+                continue;
+            }
+            seen.insert((kind, usize::from(seen.contains(&(kind, 0)))));
+            found.push(base64::decode(line["raw"].as_str().unwrap()).unwrap());
+        }
+    }
+    found.retain(|frame| frame.len() <= FRAME_MAX_BYTES);
+    assert!(found.len() > 60, "{} kinds of requests", found.len());
+    found
+}
+
+/// A frame that was damaged in one to four places. Most keep a true length, or nothing behind it would be read.
+fn damaged(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = frame.to_vec();
+    for _ in 0..=dice.roll(4) {
+        let at = 4 + dice.roll(bytes.len() - 4);
+        let Some(byte) = bytes.get_mut(at) else { break };
+        match dice.roll(6) {
+            0 => *byte = dice.byte(),
+            1 => *byte ^= 1 << dice.roll(8),
+            2 => bytes.truncate(at.max(8)),
+            3 => bytes.insert(at, b"{}[]\",:\\u0-9"[dice.roll(12)]),
+            4 => drop(bytes.remove(at)),
+            _ => {
+                let from = dice.roll(bytes.len());
+                let piece: Vec<u8> = bytes[from..].iter().take(1 + dice.roll(16)).copied().collect();
+                bytes.splice(at..at, piece);
+            }
+        }
+    }
+    if dice.roll(50) > 0 {
+        let length = u32::try_from(bytes.len() - 4).unwrap();
+        bytes[..4].copy_from_slice(&length.to_be_bytes());
+    }
+    bytes
+}
+
+/// Sends the bytes and a good request behind them. Whether that was answered; else the node has closed the
+/// connection.
+fn send(to: SocketAddr, mut bytes: Vec<u8>) -> bool {
+    let mut socket = TcpStream::connect(to).expect("the node listens");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let header = GetMaxOffsetHeader { topic: "None".into(), queue_id: 0, ..Default::default() };
+    let mut last = Command::request::<GetMaxOffset>(&header);
+    last.opaque = LAST;
+    let mut out = BytesMut::new();
+    last.encode(&mut out);
+    bytes.extend_from_slice(&out);
+    // With a sending half that is closed, a length that swallows the last request is seen to lie at once.
+    if socket.write_all(&bytes).and_then(|()| socket.shutdown(Shutdown::Write)).is_err() {
+        return false;
+    }
+    let mut buffer = BytesMut::new();
+    let mut chunk = vec![0; 65_536];
+    loop {
+        while let Some(frame) = take_frame(&mut buffer).expect("the node sends good frames") {
+            let answer: Command = Command::decode(Bytes::from(frame.to_vec())).expect("good commands too");
+            if answer.is_response() && answer.opaque == LAST {
+                return true;
+            }
+        }
+        match socket.read(&mut chunk) {
+            Ok(0) => return false,
+            Ok(read) => buffer.extend_from_slice(&chunk[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return false,
+            Err(error) => panic!("neither an answer nor the end came: {error}"),
+        }
+    }
+}
+
+fn node(dir: &Path) -> NodeHandle {
+    let mut config = small_broker(dir);
+    config.broker.as_mut().unwrap().store.log_segment_bytes = 64 << 20;
+    config.net.idle_ms = 2_000;
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut part = NameServerPart { listen, ..NameServerPart::default() };
+    part.config.kv_config_path = dir.join("kv.json").to_string_lossy().into_owned();
+    config.name_server = Some(part);
+    Node::start(config).expect("a small node starts")
+}
+
+#[test]
+fn a_hundred_thousand_damaged_frames_leave_a_node_that_serves() {
+    let seed = SystemClock::new().now_ms().unsigned_abs();
+    eprintln!("seed {seed}");
+    let dir = tempfile::tempdir().unwrap();
+    let node = node(dir.path());
+    let requests = Arc::new(requests());
+    let broker = node.broker().unwrap();
+    let targets = [node.broker_address().unwrap(), node.name_server_address().unwrap()];
+    // Sound ones first, so that topics and groups are there; then none is made for each name that damage makes.
+    for frame in requests.iter() {
+        for to in targets {
+            send(to, frame.clone());
+        }
+    }
+    let before = broker.config.load_full();
+    let mut strict = (*before).clone();
+    strict.auto_create_topic_enable = false;
+    strict.auto_create_subscription_group = false;
+    broker.config.store(Arc::new(strict));
+    let senders = (0..SENDERS as u64).map(|number| {
+        let requests = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            let mut dice = Dice(seed + number);
+            let mut answered = 0;
+            for _ in 0..FRAMES / SENDERS / PER_LINK {
+                let one = |dice: &mut Dice| damaged(&requests[dice.roll(requests.len())], dice);
+                let bytes: Vec<u8> = (0..PER_LINK).flat_map(|_| one(&mut dice)).collect();
+                answered += usize::from(send(targets[usize::from(dice.roll(4) == 0)], bytes));
+            }
+            answered
+        })
+    });
+    let senders: Vec<_> = senders.collect();
+    let answered: usize = senders.into_iter().map(|sender| sender.join().expect("see the seed above")).sum();
+    let links = FRAMES / PER_LINK;
+    assert!(answered > links / 20, "{answered} of {links} connections got to their end");
+    broker.config.store(before);
+    assert_eq!(broker.poison.cause(), None);
+    assert_eq!(Client::of(&node).produce("Healthy", 0, b"x", "").response_code(), ResponseCode::SUCCESS);
+    // What was in flight has given its bytes back.
+    assert_eq!(broker.credits.used_bytes(), 0);
+    node.stop_and_wait().unwrap();
+}

@@ -1,0 +1,148 @@
+//! A store of which one file is replaced by given bytes: it opens or names what is damaged, and never twice.
+//!
+//! Invariants:
+//! - a derived file is never a reason not to open, whatever is in it;
+//! - what an open has recovered, the next one finds in order.
+//!
+//! The first byte chooses the file, the rest is its content, written over its beginning.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use tempfile::TempDir;
+
+use super::{Random, Sample};
+use crate::commit_log::batch::AppendBatch;
+use crate::config::StoreConfig;
+use crate::open::{Closing, Opened, close, open};
+use crate::{StoreError, SystemClock};
+
+/// The files, and whether they derive from the log.
+const FILES: [(&str, bool); 6] = [
+    ("commitlog/00000000000000000000", false),
+    ("commitlog/00000000000000065536", false),
+    ("consumequeue/Sample/0/00000000000000000000", true),
+    ("consumequeue/Sample/1/00000000000000000020", true),
+    ("checkpoint", true),
+    ("index/20261129000000000", true),
+];
+
+fn config(dir: &Path) -> StoreConfig {
+    StoreConfig {
+        log_segment_bytes: 65_536,
+        queue_file_bytes: 1_200,
+        index_slots_max: 50,
+        index_entries_max: 400,
+        disk_free_floor_bytes: 0,
+        disk_full_percent: 100,
+        ..StoreConfig::in_dir(dir)
+    }
+}
+
+fn open_in(dir: &Path) -> Result<Opened, StoreError> {
+    open(config(dir), Arc::new(SystemClock::new()))
+}
+
+fn fill(opened: &mut Opened, count: usize) {
+    let mut random = Random::seeded(1);
+    let mut batch = AppendBatch::default();
+    for _ in 0..count {
+        batch.clear();
+        let queue_id = i32::try_from(random.below(2)).expect("one or two");
+        let queue = opened.queues.open_or_create(Sample::TOPIC, queue_id).expect("a good name");
+        Sample { queue_id, fill: random.byte(), body_bytes: random.below(2_000) }.push(&mut batch, &queue);
+        let appended = opened.log.append(&mut batch, 1_795_000_000_000).expect("there is room");
+        opened.dispatch.dispatch(&batch, &appended).expect("there is room");
+    }
+}
+
+/// A killed store, made once.
+fn killed() -> &'static Path {
+    static KILLED: OnceLock<TempDir> = OnceLock::new();
+    let made = KILLED.get_or_init(|| {
+        let dir = TempDir::new().expect("a temporary folder can be made");
+        let mut opened = open_in(dir.path()).expect("a new store opens");
+        fill(&mut opened, 70);
+        let _flushed = opened.flusher.flush();
+        let saved = opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher());
+        saved.expect("a checkpoint is saved");
+        fill(&mut opened, 20);
+        dir
+    });
+    made.path()
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    if from.is_file() {
+        return std::fs::copy(from, to).map(drop);
+    }
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Replaces the file, opens, goes on, closes and opens again.
+///
+/// # Panics
+/// If the store does not keep its word.
+pub fn recover_from(bytes: &[u8]) {
+    let Some((first, content)) = bytes.split_first() else { return };
+    let (file, is_derived) = FILES[usize::from(*first) % FILES.len()];
+    let dir = TempDir::new().expect("a temporary folder can be made");
+    copy(killed(), dir.path()).expect("a store can be copied");
+    let path = dir.path().join(file);
+    std::fs::create_dir_all(path.parent().expect("a file of the store")).expect("a folder can be made");
+    let content = &content[..content.len().min(65_536)];
+    let disk = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    disk.expect("it can be opened").write_all_at(content, 0).expect("it can be written");
+    let mut opened = match open_in(dir.path()) {
+        Ok(opened) => opened,
+        Err(error) => {
+            assert!(!is_derived, "{file} is a reason not to open: {error}");
+            return;
+        }
+    };
+    for queue in opened.queues.of_topic(Sample::TOPIC) {
+        for unit in queue.units(queue.min_offset(), 1_000) {
+            let of_record = opened.reader.record_at(unit.log_offset, |record| record.queue_offset());
+            assert!(of_record == Some(unit.queue_offset) || unit.is_hole(), "{unit:?} {of_record:?}");
+        }
+    }
+    fill(&mut opened, 3);
+    let end = opened.log.wrote_to();
+    let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
+    close(Closing { log, flusher, dispatch, queues, marks }).expect("it closes");
+    let again = open_in(dir.path()).expect("it opens again");
+    assert!(again.report.was_closed && again.report.log_end == end, "{:?} {end}", again.report);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_any_content_is_recovered_from_or_named() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/recovery");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(std::panic::catch_unwind(|| recover_from(&bytes)).is_ok(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn random_content_is_recovered_from_or_named() {
+        for seed in 0..60 {
+            let mut random = Random::seeded(seed);
+            let len = 1 + random.below(3_000);
+            let bytes: Vec<u8> =
+                (0..len).map(|_| if random.below(3) == 0 { 0 } else { random.byte() }).collect();
+            assert!(std::panic::catch_unwind(|| recover_from(&bytes)).is_ok(), "seed {seed}");
+        }
+    }
+}
