@@ -5,7 +5,7 @@
 //! - each level keeps the order in which its messages were stored;
 //! - a message that cannot be stored now is tried again, never passed over; one that can no longer be read, or
 //!   whose topic was deleted, is passed over with a warning;
-//! - its places are on disk a second after they changed, and at an orderly stop; what was delivered and is not in
+//! - its places are on disk a second or two after they changed, once the log is, and at an orderly stop; what was delivered and is not in
 //!   them after a kill is found in the log and not delivered again.
 //!
 //! Contents: `levels` the state.
@@ -86,7 +86,13 @@ pub struct Schedule {
     file: TableFile<DelayOffsetTable>,
     saving: Saving<Held<Saved>>,
     changed: bool,
+    /// Places, and how far the log must be on the disk before they may be saved.
+    noted: Option<(DelayOffsetTable, u64)>,
+    /// Places that may be saved.
+    ready: Option<DelayOffsetTable>,
     delivers: bool,
+    /// The level that is looked at first, from 0 on; the next time it is the next one.
+    turn: i32,
     /// What may have been delivered before the start without being noted; none until that is known.
     before: Option<Before>,
     stops: Option<Held<Saved>>,
@@ -107,7 +113,10 @@ impl Schedule {
             file,
             saving: Saving::default(),
             changed: false,
+            noted: None,
+            ready: None,
             delivers: false,
+            turn: 0,
             before: None,
             stops: None,
             stopped: false,
@@ -115,11 +124,15 @@ impl Schedule {
     }
 
     /// What is due, and in how many milliseconds to look again.
-    fn look(&self) -> (Vec<Due>, i64) {
+    fn look(&mut self) -> (Vec<Due>, i64) {
         let now_ms = self.cast.now_ms();
+        // No level waits for ever behind others that always have something.
+        let count = self.places.levels().count().try_into().unwrap_or(1);
+        self.turn = (self.turn + 1) % count;
+        let turn = self.turn;
         let mut due = Vec::new();
         let mut again_ms = LOOK_EVERY_MS;
-        for level in self.places.levels() {
+        for level in (0..count).map(|at| (at + turn) % count + 1) {
             let Some(queue) = self.cast.queues.get(SCHEDULE_TOPIC, level - 1) else { continue };
             let from = self.places.place(level, queue.min_offset(), queue.max_offset());
             if from >= queue.max_offset() || due.len() >= BATCH_MAX {
@@ -165,14 +178,21 @@ impl Schedule {
     }
 
     fn save(&mut self, context: &mut Context<Schedule>) {
-        if std::mem::take(&mut self.changed) {
+        if self.changed && self.noted.is_none() {
+            self.changed = false;
             self.version = self.version.next(self.cast.now_ms());
+            self.noted = Some((self.table(), self.cast.log.wrote_to()));
+        }
+        // What counts as delivered must be on the disk: a message that waited for hours must not be lost then.
+        let (stopped, flushed_to) = (self.stopped, self.cast.log.flushed_to());
+        if let Some((table, _)) = self.noted.take_if(|(_, to)| stopped || flushed_to >= *to) {
+            self.ready = Some(table);
             self.saving.changed();
         }
         if !self.saving.begins() {
             return;
         }
-        let (file, table) = (self.file.clone(), self.table());
+        let (file, table) = (self.file.clone(), self.ready.take().unwrap_or_else(|| self.table()));
         in_background(
             context,
             move || file.save(&table),
@@ -190,6 +210,8 @@ impl Schedule {
 
     fn stop(&mut self, context: &mut Context<Schedule>) {
         if let Some(held) = self.stops.take() {
+            self.noted = None;
+            self.changed = true;
             self.saving.changed_for(held);
             self.save(context);
         }

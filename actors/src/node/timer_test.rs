@@ -19,17 +19,22 @@ use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
 
 use super::delivery_test::{NOW_MS, count, stored, wait_for};
-use crate::config::NodeClock;
+use crate::config::{BrokerPart, NodeClock};
 use crate::node::{Node, NodeHandle};
 use crate::testing::{Client, request, small_broker};
 
 /// A broker that serves recalls.
 pub(super) fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
+    start_with(dir, clock, |_| {})
+}
+
+fn start_with(dir: &Path, clock: &Arc<ManualClock>, change: fn(&mut BrokerPart)) -> NodeHandle {
     let mut config = small_broker(dir);
     config.clock = NodeClock(clock.clone());
     if let Some(part) = &mut config.broker {
         part.config.recall_message_enable = true;
         part.config.timer_max_delay_sec = 40 * 86_400;
+        change(part);
     }
     Node::start(config).expect("a small broker starts")
 }
@@ -290,5 +295,51 @@ fn the_state_of_the_timers_is_told() {
     let answer = client.call(request::<GetTimerCheckPoint>(&Default::default()));
     let checkpoint = TimerCheckpoint::decode(&answer.body).unwrap();
     assert_eq!((checkpoint.queue_offset, checkpoint.master_queue_offset), (3, 3));
+    node.stop_and_wait().expect("a clean stop");
+}
+
+#[test]
+fn a_wheel_of_milliseconds_delivers_as_well_and_goes_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let fine = |part: &mut BrokerPart| {
+        part.store.timer_precision_ms = 1;
+        // Half a minute of slots: what is due later goes round.
+        part.store.timer_roll_window_slots = 30_000;
+    };
+    let node = start_with(dir.path(), &clock, fine);
+    let mut client = Client::of(&node);
+    for number in 0..40 {
+        send(&mut client, "Fine", ("TIMER_DELIVER_MS", NOW_MS + 900 + number * 7), &format!("{number:02}"));
+    }
+    send(&mut client, "Fine", ("TIMER_DELIVER_MS", NOW_MS + 100_000), "far");
+    for number in 0..40 {
+        clock.advance_to(NOW_MS + 900 + number * 7);
+        let message = wait_for(&mut client, "Fine", 0, number);
+        assert_eq!(&message.body[..], format!("{number:02}").as_bytes());
+        assert!(message.store_timestamp_ms >= NOW_MS + 900 + number * 7);
+    }
+    for second in 2..=100 {
+        clock.advance_to(NOW_MS + second * 1_000);
+    }
+    assert_eq!(&wait_for(&mut client, "Fine", 0, 40).body[..], b"far");
+    node.stop_and_wait().expect("a clean stop");
+}
+
+#[test]
+fn a_slot_that_is_full_refuses_and_says_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start_with(dir.path(), &clock, |part| part.config.timer_congest_num_each_slot = 1);
+    let mut client = Client::of(&node);
+    let full = |client: &mut Client| client.produce("Full", 0, b"x", "TIMER_DELAY_MS\u{1}60500\u{2}");
+    // Timers stand in their slot a moment after their sends.
+    let refused =
+        (0..1_000_000).map(|_| full(&mut client)).find(|answer| answer.code != 0).expect("a refusal");
+    assert_eq!(refused.response_code(), ResponseCode::SYSTEM_ERROR);
+    let remark = refused.remark.unwrap_or_default();
+    assert!(remark.starts_with("timer message is under flow control, max num limit is 2 "), "{remark}");
+    let other = client.produce("Full", 0, b"x", "TIMER_DELAY_MS\u{1}90500\u{2}");
+    assert_eq!(other.code, 0, "other slots are free");
     node.stop_and_wait().expect("a clean stop");
 }
