@@ -24,6 +24,7 @@ pub mod admin;
 mod allocation;
 pub mod consumer;
 pub mod error;
+mod faults;
 mod hub;
 mod identity;
 pub(crate) mod link;
@@ -34,7 +35,9 @@ pub mod producer;
 mod progress;
 pub mod pull;
 pub mod queue;
+pub mod request_reply;
 mod routes;
+pub mod transaction;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +48,7 @@ use troupemq_codec::request::{UpdateAndCreateTopic, UpdateAndCreateTopicHeader};
 use consumer::ConsumerBuilder;
 use error::ClientError;
 use hub::Hub;
+use link::Credentials;
 use producer::ProducerBuilder;
 use queue::Queue;
 
@@ -57,6 +61,7 @@ pub struct ClientBuilder {
     instance: Option<String>,
     request_timeout: Duration,
     connect_timeout: Duration,
+    credentials: Option<Credentials>,
 }
 
 /// A connection to a cluster; cheap to clone.
@@ -75,6 +80,7 @@ impl Client {
             instance: None,
             request_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(3),
+            credentials: None,
         }
     }
 
@@ -183,6 +189,20 @@ impl ClientBuilder {
     /// What tells this client from others of the same machine in its client id. Default: process id and time.
     pub fn instance(mut self, name: &str) -> ClientBuilder {
         self.instance = Some(name.to_owned());
+        self
+    }
+
+    /// Signs every request with a user's secret.
+    pub fn credentials(mut self, user: &str, secret: &str) -> ClientBuilder {
+        self.credentials = Some(Credentials { user: user.into(), secret: secret.into(), token: None });
+        self
+    }
+
+    /// Adds a temporary token to the credentials, which must be given before.
+    pub fn security_token(mut self, token: &str) -> ClientBuilder {
+        if let Some(credentials) = &mut self.credentials {
+            credentials.token = Some(token.into());
+        }
         self
     }
 

@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod actor_form;
 mod folder;
 mod way;
 
@@ -47,6 +48,7 @@ use troupemq_store::{FlushMode, StoreConfig};
 use crate::client::Client;
 use crate::client::consumer::ConsumerBuilder;
 use crate::client::producer::ProducerBuilder;
+pub use actor_form::Incoming;
 use folder::Folder;
 use way::Way;
 

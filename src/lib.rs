@@ -12,16 +12,22 @@ pub mod client;
 pub mod embedded;
 
 pub use client::admin::{Admin, BrokerPlace, ResetTo};
+pub use client::consumer::listener::{Listener, Outcome};
 pub use client::consumer::{ConsumerBuilder, Deliveries, Delivery};
 pub use client::error::ClientError;
 pub use client::message::{Message, Received};
 pub use client::producer::{Producer, ProducerBuilder, SendReceipt, SendStatus};
 pub use client::pull::{PullRequest, PullStatus, Pulled};
 pub use client::queue::Queue;
+pub use client::request_reply::Reply;
+pub use client::transaction::{Decision, Transaction};
 pub use client::{Client, ClientBuilder};
 #[cfg(feature = "broker")]
 pub use embedded::{Broker, BrokerBuilder, BrokerError};
+#[cfg(feature = "broker")]
+pub use troupemq_actors::BrokerConfig;
+pub use troupemq_codec::message::Compression;
 pub use troupemq_codec::request::TimerMetrics;
 pub use troupemq_codec::{ResponseCode, Text};
 #[cfg(feature = "broker")]
-pub use troupemq_store::FlushMode;
+pub use troupemq_store::{FlushMode, StoreConfig};

@@ -16,7 +16,11 @@ mod daemon;
 mod doctor;
 #[path = "end_to_end/embedded.rs"]
 mod embedded;
+#[path = "end_to_end/examples.rs"]
+mod examples;
 #[path = "end_to_end/life.rs"]
 mod life;
+#[path = "end_to_end/listener.rs"]
+mod listener;
 #[path = "end_to_end/waiting.rs"]
 mod waiting;

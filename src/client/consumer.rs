@@ -6,11 +6,17 @@
 //! - no more than [`UNSETTLED_MAX`] messages of a queue are out at a time; a slow reader stops the pulls;
 //! - with the stream everything ends: progress is committed, the brokers are told, the queues go to the others.
 //!
-//! Contents: `member` shares queues out and commits, `lane` pulls one queue.
+//! Contents: `member` shares queues out and commits, `lane` pulls one queue, `listener` calls a function for each
+//! message, `locks` are leases on queues, `asked` what brokers ask, `offset_file` the progress of a broadcast.
 
+pub(crate) mod asked;
 mod lane;
+pub mod listener;
+mod locks;
 mod member;
+mod offset_file;
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,6 +30,7 @@ use troupemq_codec::heartbeat_data::{
     ConsumeFromWhere, ConsumeType, ConsumerData, MessageModel, SubscriptionData,
 };
 use troupemq_codec::message::properties::RETRY_TOPIC;
+use troupemq_codec::request::DirectResult;
 
 use super::error::ClientError;
 use super::hub::Membership;
@@ -34,6 +41,14 @@ use member::{Event, Member};
 
 /// Messages of one queue that may be out unsettled.
 pub const UNSETTLED_MAX: usize = 1024;
+/// Bytes of messages of one queue that may be out unsettled.
+const UNSETTLED_MAX_BYTES: usize = 64 << 20;
+/// Functions of a listener that run at a time.
+const CONCURRENCY: usize = 20;
+/// Times a listener that consumes in order gets a message again.
+const TRIES_MAX: i32 = 16;
+/// Questions of brokers that wait for the member's task.
+const ASKED_MAX: usize = 16;
 /// Messages that wait in the stream.
 const WAITING_MAX: usize = 256;
 /// Events that wait for the member's task.
@@ -46,6 +61,10 @@ const RETRY_PREFIX: &str = "%RETRY%";
 pub struct ConsumerBuilder {
     client: Client,
     settings: Settings,
+    /// Functions of a listener that run at a time.
+    concurrency: usize,
+    /// Times a listener gets a message again, when it consumes in order.
+    tries_max: i32,
 }
 
 /// What a member of a group does.
@@ -57,6 +76,9 @@ pub(crate) struct Settings {
     batch_max: i32,
     hold: Duration,
     broadcast: bool,
+    offset_file: Option<PathBuf>,
+    in_order: bool,
+    unsettled_max_bytes: usize,
 }
 
 /// One topic of a consumer.
@@ -88,7 +110,18 @@ pub struct Deliveries {
 pub struct Delivery {
     message: Received,
     /// `None` once it is settled.
-    lane: Option<Arc<Lane>>,
+    settle: Option<Settle>,
+    /// Times a listener got it again.
+    tries: i32,
+}
+
+/// Who wants to know how a message is settled.
+#[derive(Debug)]
+enum Settle {
+    /// The lane it came by.
+    Lane(Arc<Lane>),
+    /// A tool that had it sent, through a broker.
+    Tool(oneshot::Sender<DirectResult>),
 }
 
 impl ConsumerBuilder {
@@ -100,8 +133,11 @@ impl ConsumerBuilder {
             batch_max: 32,
             hold: Duration::from_secs(15),
             broadcast: false,
+            offset_file: None,
+            in_order: false,
+            unsettled_max_bytes: UNSETTLED_MAX_BYTES,
         };
-        ConsumerBuilder { client, settings }
+        ConsumerBuilder { client, settings, concurrency: CONCURRENCY, tries_max: TRIES_MAX }
     }
 
     /// Adds a topic. The expression names tags with `||` between them; `*` is everything.
@@ -128,9 +164,42 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Every member gets all messages. Progress is not kept: each start begins anew.
+    /// Every member gets all messages. Progress is not kept, each start begins anew, unless it has an
+    /// [`ConsumerBuilder::offset_file`].
     pub fn broadcast(mut self) -> ConsumerBuilder {
         self.settings.broadcast = true;
+        self
+    }
+
+    /// Where a broadcasting consumer keeps how far it has come; no two consumers may share a file.
+    pub fn offset_file(mut self, path: impl Into<PathBuf>) -> ConsumerBuilder {
+        self.settings.offset_file = Some(path.into());
+        self
+    }
+
+    /// Consumes the messages of each queue one after the other: no other member has the queue meanwhile, and a message
+    /// that fails holds up those behind it.
+    pub fn in_order(mut self) -> ConsumerBuilder {
+        self.settings.in_order = true;
+        self
+    }
+
+    /// How many functions of a listener run at a time. Default: 20.
+    pub fn concurrency(mut self, functions: usize) -> ConsumerBuilder {
+        self.concurrency = functions.max(1);
+        self
+    }
+
+    /// How often a listener that consumes in order gets a message again before it goes to the dead letters. Default:
+    /// 16.
+    pub fn tries_max(mut self, times: i32) -> ConsumerBuilder {
+        self.tries_max = times.max(0);
+        self
+    }
+
+    /// Bytes of messages of one queue that may be out unsettled. Default: 64 MiB.
+    pub fn unsettled_max_bytes(mut self, bytes: usize) -> ConsumerBuilder {
+        self.settings.unsettled_max_bytes = bytes.max(1);
         self
     }
 
@@ -163,7 +232,8 @@ impl ConsumerBuilder {
             self.settings.subscriptions.push(Subscription::new(&retry_topic, TagFilter::ALL));
         }
         let changed = Arc::new(Notify::new());
-        let membership = Membership { data: self.settings.to_heartbeat(), changed: changed.clone() };
+        let (asked, questions) = mpsc::channel(ASKED_MAX);
+        let membership = Membership { data: self.settings.to_heartbeat(), changed: changed.clone(), asked };
         self.client.hub.add_consumer(&self.settings.group, membership)?;
         let (sender, queue) = mpsc::channel(WAITING_MAX);
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
@@ -175,7 +245,7 @@ impl ConsumerBuilder {
             member.join().await;
             // Nobody waits if the stream was dropped instead of shut down.
             let _ = tell_joined.send(());
-            member.run(inbox, changed).await;
+            member.run(inbox, questions, changed).await;
             let _ = end.send(());
         });
         let _ = joined.await;
@@ -256,9 +326,9 @@ impl Delivery {
     /// # Errors
     /// [`ClientError::ShutDown`] if the consumer has ended: the message will come again.
     pub async fn ack(mut self) -> Result<(), ClientError> {
-        let event = |lane| Event::Settled { lane, queue_offset: self.message.queue_offset() };
-        match self.lane.take() {
-            Some(lane) => lane.clone().tell(event(lane)).await,
+        match self.settle.take() {
+            Some(Settle::Lane(lane)) => lane.clone().tell(self.settled(lane)).await,
+            Some(Settle::Tool(tool)) => said(tool, DirectResult::Success),
             None => Ok(()),
         }
     }
@@ -269,15 +339,52 @@ impl Delivery {
     /// # Errors
     /// What the broker says; the message is then still not settled and comes again when the queue is next assigned.
     pub async fn retry_later(mut self, level: i32) -> Result<(), ClientError> {
-        let Some(lane) = self.lane.take() else { return Ok(()) };
-        lane.send_back(&self.message, level).await?;
-        lane.clone().tell(Event::Settled { lane, queue_offset: self.message.queue_offset() }).await
+        match self.settle.take() {
+            Some(Settle::Lane(lane)) => {
+                lane.send_back(&self.message, level).await?;
+                lane.clone().tell(self.settled(lane)).await
+            }
+            Some(Settle::Tool(tool)) => said(tool, DirectResult::Later),
+            None => Ok(()),
+        }
     }
+
+    /// Puts it among the dead letters of the group.
+    ///
+    /// # Errors
+    /// As [`Delivery::retry_later`].
+    pub async fn give_up(self) -> Result<(), ClientError> {
+        self.retry_later(-1).await
+    }
+
+    /// Whether it still counts how it is settled: its queue has not been given to another member.
+    pub fn is_current(&self) -> bool {
+        match &self.settle {
+            Some(Settle::Lane(lane)) => lane.is_current(),
+            Some(Settle::Tool(tool)) => !tool.is_closed(),
+            None => false,
+        }
+    }
+
+    /// Leaves it as it is: it comes again when its queue is next assigned.
+    fn forget(mut self) {
+        self.settle = None;
+    }
+
+    fn settled(&self, lane: Arc<Lane>) -> Event {
+        Event::Settled { lane, queue_offset: self.message.queue_offset(), bytes: self.message.body().len() }
+    }
+}
+
+/// Tells a tool; one that has gone meanwhile wants nothing any more.
+fn said(tool: oneshot::Sender<DirectResult>, result: DirectResult) -> Result<(), ClientError> {
+    let _ = tool.send(result);
+    Ok(())
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
+        if let Some(Settle::Lane(lane)) = self.settle.take() {
             lane.clone().dropped(Event::Dropped { lane, message: Box::new(self.message.clone()) });
         }
     }

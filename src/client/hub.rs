@@ -15,17 +15,23 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, ProducerData};
 use troupemq_codec::loose_json::to_standard;
-use troupemq_codec::request::{HeartBeat, NotifyConsumerIdsChanged, UnregisterClient};
-use troupemq_codec::request::{NotifyConsumerIdsChangedHeader, UnregisterClientHeader};
+use troupemq_codec::message::message_id::UniqueIdText;
+use troupemq_codec::request::{
+    CheckTransactionState, HeartBeat, NotifyConsumerIdsChanged, NotifyConsumerIdsChangedHeader,
+    PushReplyMessageToClient, UnregisterClient, UnregisterClientHeader,
+};
 use troupemq_codec::{Command, NoHeader, Request, ResponseCode, Text};
 
-use super::ClientBuilder;
+use super::consumer::asked::{self, Asked};
 use super::error::ClientError;
 use super::identity::Identity;
 use super::link::{Link, ServerCall};
 use super::near::Near;
 use super::peers::Peers;
+use super::request_reply::Requesters;
 use super::routes::{Route, Routes};
+use super::transaction::{Checker, answer_check};
+use super::{ClientBuilder, epoch_ms};
 
 /// How often brokers hear of the client.
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -40,7 +46,9 @@ pub(crate) struct Hub {
     pub(crate) routes: Routes,
     /// How long an answer is waited for.
     pub(crate) within: Duration,
-    producers: DashMap<Text, usize>,
+    producers: DashMap<Text, Producing>,
+    /// Who waits for replies.
+    pub(crate) requesters: Requesters,
     consumers: DashMap<Text, Membership>,
     /// Raised when the client is to end.
     closing: watch::Sender<bool>,
@@ -48,11 +56,20 @@ pub(crate) struct Hub {
     members: watch::Sender<usize>,
 }
 
+/// The producers of a group.
+#[derive(Debug, Default)]
+struct Producing {
+    count: usize,
+    checker: Option<Checker>,
+}
+
 /// What brokers are told of a consumer, and how it is told of changes in its group.
 #[derive(Debug, Clone)]
 pub(crate) struct Membership {
     pub(crate) data: ConsumerData,
     pub(crate) changed: Arc<Notify>,
+    /// What brokers ask of it.
+    pub(crate) asked: mpsc::Sender<Asked>,
 }
 
 /// The client's own task; it ends when this is dropped.
@@ -72,10 +89,11 @@ impl Hub {
         let first = builder.name_servers.first().map_or("", String::as_str);
         let hub = Arc::new(Hub {
             identity: Identity::new(first, builder.instance.as_deref()),
-            peers: Peers::new(calls, builder.connect_timeout, near.clone()),
+            peers: Peers::new(calls, builder.connect_timeout, (near.clone(), builder.credentials)),
             routes: Routes::new(builder.name_servers, near, builder.request_timeout),
             within: builder.request_timeout,
             producers: DashMap::new(),
+            requesters: Requesters::default(),
             consumers: DashMap::new(),
             closing: watch::Sender::new(false),
             members: watch::Sender::new(0),
@@ -143,17 +161,29 @@ impl Hub {
         self.peers.close();
     }
 
-    /// A producer of a group began.
-    pub(crate) fn add_producer(&self, group: &Text) {
-        *self.producers.entry(group.clone()).or_insert(0) += 1;
+    /// A new unique id for a message.
+    pub(crate) fn new_message_id(&self) -> UniqueIdText {
+        self.identity.message_id(epoch_ms())
     }
 
-    /// A producer of a group ended; tells whether it was the last.
-    pub(crate) fn remove_producer(&self, group: &Text) -> bool {
-        if let Some(mut count) = self.producers.get_mut(group) {
-            *count -= 1;
+    /// A producer of a group began; the last checker that was given answers for the group.
+    pub(crate) fn add_producer(&self, group: &Text, checker: Option<Checker>) {
+        let mut producing = self.producers.entry(group.clone()).or_default();
+        producing.count += 1;
+        producing.checker = checker.or(producing.checker.take());
+    }
+
+    /// Whether somebody answers for the transactions of a group.
+    pub(crate) fn has_checker(&self, group: &str) -> bool {
+        self.producers.get(group).is_some_and(|producing| producing.checker.is_some())
+    }
+
+    /// A producer of a group ended.
+    pub(crate) fn remove_producer(&self, group: &Text) {
+        if let Some(mut producing) = self.producers.get_mut(group) {
+            producing.count -= 1;
         }
-        self.producers.remove_if(group, |_, count| *count == 0).is_some()
+        self.producers.remove_if(group, |_, producing| producing.count == 0);
     }
 
     /// A consumer began; a client has at most one of a group.
@@ -228,21 +258,39 @@ impl Hub {
     }
 
     /// Does what a broker asks.
-    async fn serve(&self, call: ServerCall) {
+    async fn serve(self: Arc<Hub>, call: ServerCall) {
         let command = call.command;
-        match command.code {
+        let answer = match command.code {
             NotifyConsumerIdsChanged::CODE => {
                 let Ok(header) = command.header::<NotifyConsumerIdsChangedHeader>() else { return };
                 if let Some(member) = self.consumers.get(&header.group) {
                     member.changed.notify_one();
                 }
+                return;
             }
-            code if !command.is_oneway() => {
+            CheckTransactionState::CODE => {
+                let checker = |group: &str| {
+                    let producing = self.producers.get(group)?;
+                    Some((producing.key().clone(), producing.checker.clone()?))
+                };
+                if let Some(mut decided) = answer_check(&command, checker).await {
+                    self.peers.sign(&mut decided);
+                    call.answers.send(decided).await;
+                }
+                return;
+            }
+            PushReplyMessageToClient::CODE => self.requesters.replied(&command),
+            code if asked::is_about_consumer(code) => {
+                let asked = |group: &str| self.consumers.get(group).map(|member| member.asked.clone());
+                asked::answer(&command, asked).await
+            }
+            code => {
                 let remark = format!("request code {code} is not supported by this client");
-                let answer = Command::response(ResponseCode::REQUEST_CODE_NOT_SUPPORTED).with_remark(remark);
-                call.answers.send(answer.answering(&command)).await;
+                Command::response(ResponseCode::REQUEST_CODE_NOT_SUPPORTED).with_remark(remark)
             }
-            code => tracing::debug!(code, "one-way request of a broker passed over"),
+        };
+        if !command.is_oneway() {
+            call.answers.send(answer.answering(&command)).await;
         }
     }
 }
@@ -255,13 +303,20 @@ pub(crate) async fn asked_to_end(closing: &mut watch::Receiver<bool>) {
 
 /// The client's own task: heart-beats, and the requests of brokers.
 async fn keep(hub: Weak<Hub>, mut inbox: mpsc::Receiver<ServerCall>, dialled: Arc<Notify>) {
+    // What brokers ask is done beside each other: a listener may take its time. It ends with the client.
+    let mut calls = JoinSet::new();
     let mut ticks = interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            call = inbox.recv() => {
+            call = inbox.recv(), if calls.len() < CALLS_MAX => {
                 let (Some(call), Some(hub)) = (call, hub.upgrade()) else { return };
-                hub.serve(call).await;
+                calls.spawn(hub.serve(call));
+            }
+            Some(served) = calls.join_next() => {
+                if let Err(error) = served {
+                    tracing::warn!(%error, "what a broker asked was not done");
+                }
             }
             _ = ticks.tick() => {
                 let Some(hub) = hub.upgrade() else { return };

@@ -7,6 +7,7 @@
 //! - no more than [`OUTBOUND_MAX_BYTES`] wait to be written: callers wait instead.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -18,7 +19,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use troupemq_codec::frame::take_frame;
-use troupemq_codec::{Command, Order, Request, ResponseCode};
+use troupemq_codec::signature::{ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, sign};
+use troupemq_codec::{Command, Order, Request, ResponseCode, Text};
 
 use super::error::ClientError;
 use super::near::Near;
@@ -60,12 +62,39 @@ impl AnswerTo {
 /// Something to write, and who waits for the answer to it.
 pub(crate) type LinkOrder = Order<oneshot::Sender<Command>>;
 
+/// Who signs requests.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    pub(crate) user: Text,
+    pub(crate) secret: Text,
+    pub(crate) token: Option<Text>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials of {}", self.user)
+    }
+}
+
+impl Credentials {
+    /// Adds who asks, and the signature over everything.
+    pub(crate) fn sign(&self, command: &mut Command) {
+        command.fields.set(ACCESS_KEY, self.user.clone());
+        if let Some(token) = &self.token {
+            command.fields.set(SECURITY_TOKEN, token.clone());
+        }
+        let signature = sign(&command.fields, &command.body, &self.secret);
+        command.fields.set(SIGNATURE, signature);
+    }
+}
+
 /// A handle to a connection; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     address: Arc<str>,
     orders: mpsc::Sender<LinkOrder>,
     next_opaque: Arc<AtomicI32>,
+    credentials: Option<Arc<Credentials>>,
 }
 
 impl Link {
@@ -93,7 +122,7 @@ impl Link {
         };
         let address = wire.address.clone();
         tokio::spawn(wire.run(stream));
-        Ok(Link { address, orders, next_opaque: Arc::new(AtomicI32::new(1)) })
+        Ok(Link { address, orders, next_opaque: Arc::new(AtomicI32::new(1)), credentials: None })
     }
 
     /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
@@ -111,7 +140,17 @@ impl Link {
             }
         };
         near.open(queue, Box::new(on_call))?;
-        Ok(Link { address: address.into(), orders, next_opaque: Arc::new(AtomicI32::new(1)) })
+        Ok(Link {
+            address: address.into(),
+            orders,
+            next_opaque: Arc::new(AtomicI32::new(1)),
+            credentials: None,
+        })
+    }
+
+    /// The same, and requests are signed.
+    pub(crate) fn signed(self, credentials: Option<Arc<Credentials>>) -> Link {
+        Link { credentials, ..self }
     }
 
     /// Whether the connection has ended.
@@ -186,6 +225,9 @@ impl Link {
     fn request<R: Request>(&self, header: &R::Header, body: Bytes) -> Command {
         let mut command = Command::request::<R>(header).with_body(body);
         command.opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
+        if let Some(credentials) = &self.credentials {
+            credentials.sign(&mut command);
+        }
         command
     }
 }

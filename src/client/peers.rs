@@ -12,9 +12,10 @@ use arc_swap::ArcSwapOption;
 use dashmap::DashMap;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
+use troupemq_codec::Command;
 
 use super::error::ClientError;
-use super::link::{Link, ServerCall};
+use super::link::{Credentials, Link, ServerCall};
 use super::near::Near;
 
 /// How long an address that could not be reached is left alone.
@@ -27,6 +28,7 @@ pub(crate) struct Peers {
     calls: mpsc::Sender<ServerCall>,
     connect_within: Duration,
     near: Option<Arc<dyn Near>>,
+    credentials: Option<Arc<Credentials>>,
     dialled: Arc<Notify>,
     is_closed: AtomicBool,
 }
@@ -44,17 +46,11 @@ impl Peers {
     pub(crate) fn new(
         calls: mpsc::Sender<ServerCall>,
         connect_within: Duration,
-        near: Option<Arc<dyn Near>>,
+        (near, credentials): (Option<Arc<dyn Near>>, Option<Credentials>),
     ) -> Peers {
-        let dialled = Arc::new(Notify::new());
-        Peers {
-            slots: DashMap::new(),
-            calls,
-            connect_within,
-            near,
-            dialled,
-            is_closed: AtomicBool::new(false),
-        }
+        let (dialled, is_closed) = (Arc::new(Notify::new()), AtomicBool::new(false));
+        let credentials = credentials.map(Arc::new);
+        Peers { slots: DashMap::new(), calls, connect_within, near, credentials, dialled, is_closed }
     }
 
     /// The connection to an address.
@@ -78,6 +74,7 @@ impl Peers {
             Some(near) => Link::open(address, &**near, self.calls.clone()),
             None => Link::dial(address, self.connect_within, self.calls.clone()).await,
         };
+        let dialled = dialled.map(|link| link.signed(self.credentials.clone()));
         match &dialled {
             Ok(link) => {
                 slot.failed_at.store(None);
@@ -87,6 +84,18 @@ impl Peers {
             Err(_) => slot.failed_at.store(Some(Arc::new(Instant::now()))),
         }
         dialled
+    }
+
+    /// Signs a request that is no call.
+    pub(crate) fn sign(&self, command: &mut Command) {
+        if let Some(credentials) = &self.credentials {
+            credentials.sign(command);
+        }
+    }
+
+    /// Whether there is a connection to an address.
+    pub(crate) fn is_open(&self, address: &str) -> bool {
+        self.slots.get(address).is_some_and(|slot| slot.open_link().is_some())
     }
 
     /// Makes no connection any more, and ends those there are once what waits for them is done.

@@ -6,30 +6,39 @@
 //! - the time limit holds for all tries together;
 //! - every message has a unique id, the same for all tries.
 
+mod ready;
+
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 use troupemq_codec::filter::java_hash;
-use troupemq_codec::message::PropertiesView;
-use troupemq_codec::message::batch::BatchItem;
-use troupemq_codec::message::properties::{UNIQ_KEY, put_property};
-use troupemq_codec::request::{SendBatchMessage, SendMessageReplyHeader, SendMessageV2, SendMessageV2Header};
-use troupemq_codec::{Command, Request, ResponseCode, Text};
+use troupemq_codec::message::{Compression, RecallHandle};
+use troupemq_codec::request::{
+    RecallMessage, RecallMessageHeader, SendBatchMessage, SendMessageV2, SendMessageV2Header,
+    SendReplyMessageV2,
+};
+use troupemq_codec::{ResponseCode, Text};
 
 use super::error::ClientError;
+use super::faults::Faults;
 use super::link::Link;
-use super::message::Message;
+use super::message::{Message, Received};
 use super::queue::Queue;
 use super::routes::{Route, TEMPLATE_QUEUES_MAX};
+use super::transaction::{Checker, Decision};
 use super::{Client, epoch_ms};
+use ready::{Ready, receipt};
 
 /// Pause before a broker that just failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Tries beyond the first.
 const RETRIES: usize = 2;
+/// Smallest body that is compressed.
+const COMPRESS_FROM_BYTES: usize = 4096;
 /// What a send wishes the template of a topic made on demand to be.
 const TEMPLATE_TOPIC: Text = Text::from_static("TBW102");
 
@@ -40,6 +49,22 @@ pub struct ProducerBuilder {
     group: Text,
     send_timeout: Duration,
     retries: usize,
+    compression: Option<Compress>,
+    checker: Option<Checker>,
+}
+
+/// Which bodies are compressed, and how.
+#[derive(Debug, Clone, Copy)]
+struct Compress {
+    by: Compression,
+    level: i32,
+    from_bytes: usize,
+}
+
+impl Default for Compress {
+    fn default() -> Compress {
+        Compress { by: Compression::Zlib, level: 5, from_bytes: COMPRESS_FROM_BYTES }
+    }
 }
 
 /// Sends messages; cheap to clone, and one is enough for a program.
@@ -54,6 +79,8 @@ struct State {
     group: Text,
     send_timeout: Duration,
     retries: usize,
+    compression: Option<Compress>,
+    faults: Faults,
     turn: AtomicUsize,
 }
 
@@ -70,6 +97,8 @@ pub struct SendReceipt {
     pub queue_offset: i64,
     /// Whether flush and replication were done in time.
     pub status: SendStatus,
+    /// By which a message for a later time can be recalled; see [`Producer::recall`].
+    pub recall_handle: Option<String>,
 }
 
 /// How safe a message that was taken is.
@@ -85,16 +114,6 @@ pub enum SendStatus {
     NoSlave,
 }
 
-/// A message made ready: body, properties with id, and how it is to be sent.
-struct Ready {
-    topic: Text,
-    flag: i32,
-    body: Bytes,
-    properties: Text,
-    ids: String,
-    is_batch: bool,
-}
-
 impl ProducerBuilder {
     pub(super) fn new(client: Client, group: &str) -> ProducerBuilder {
         ProducerBuilder {
@@ -102,7 +121,36 @@ impl ProducerBuilder {
             group: group.into(),
             send_timeout: Duration::from_secs(3),
             retries: RETRIES,
+            compression: Some(Compress::default()),
+            checker: None,
         }
+    }
+
+    /// How bodies of 4 KiB and more are compressed, and how hard, from 1 to 9. Default: zlib, 5.
+    pub fn compression(mut self, by: Compression, level: i32) -> ProducerBuilder {
+        self.compression = Some(Compress { by, level, ..self.compression.unwrap_or_default() });
+        self
+    }
+
+    /// Compresses bodies from this size on. Default: 4 KiB.
+    pub fn compress_from(mut self, bytes: usize) -> ProducerBuilder {
+        self.compression = Some(Compress { from_bytes: bytes, ..self.compression.unwrap_or_default() });
+        self
+    }
+
+    /// Sends bodies as they are.
+    pub fn no_compression(mut self) -> ProducerBuilder {
+        self.compression = None;
+        self
+    }
+
+    /// Answers brokers that ask what became of a transaction of this group; see [`Producer::begin`].
+    pub fn checker<F>(mut self, check: impl Fn(Received) -> F + Send + Sync + 'static) -> ProducerBuilder
+    where
+        F: Future<Output = Decision> + Send + 'static,
+    {
+        self.checker = Some(Checker(Arc::new(move |half| Box::pin(check(half)))));
+        self
     }
 
     /// How long a send may take, all tries together. Default: 3 s.
@@ -125,12 +173,13 @@ impl ProducerBuilder {
         if self.group.is_empty() {
             return Err(ClientError::Setting { setting: "group", why: "it has no name".to_owned() });
         }
-        let ProducerBuilder { client, group, send_timeout, retries } = self;
-        client.hub.add_producer(&group);
-        client.hub.heartbeat().await;
-        Ok(Producer {
-            state: Arc::new(State { client, group, send_timeout, retries, turn: AtomicUsize::new(0) }),
-        })
+        let ProducerBuilder { client, group, send_timeout, retries, compression, checker } = self;
+        client.hub.add_producer(&group, checker);
+        let (faults, turn) = (Faults::default(), AtomicUsize::new(0));
+        let state = State { client, group, send_timeout, retries, compression, faults, turn };
+        let producer = Producer { state: Arc::new(state) };
+        producer.state.client.hub.heartbeat().await;
+        Ok(producer)
     }
 }
 
@@ -147,8 +196,7 @@ impl Producer {
     /// # Errors
     /// The broker's refusal, or what stood in the way of the last try.
     pub async fn send(&self, message: Message) -> Result<SendReceipt, ClientError> {
-        let ready = self.ready(&message)?;
-        self.send_ready(ready).await
+        self.send_flagged(message, 0).await
     }
 
     /// Sends messages of one topic in one request: they get consecutive places in one queue.
@@ -156,7 +204,7 @@ impl Producer {
     /// # Errors
     /// [`ClientError::IllegalMessage`] for no messages or messages of several topics; else as [`Producer::send`].
     pub async fn send_batch(&self, messages: &[Message]) -> Result<SendReceipt, ClientError> {
-        let ready = self.ready_batch(messages)?;
+        let ready = self.state.ready_batch(messages)?;
         self.send_ready(ready).await
     }
 
@@ -165,7 +213,7 @@ impl Producer {
     /// # Errors
     /// As [`Producer::send`].
     pub async fn send_to(&self, queue: &Queue, message: Message) -> Result<SendReceipt, ClientError> {
-        let ready = self.ready(&message)?;
+        let ready = self.state.ready(&message, 0)?;
         let deadline = Instant::now() + self.state.send_timeout;
         let mut tries = self.state.retries;
         loop {
@@ -196,16 +244,88 @@ impl Producer {
         self.send_to(&queue, message).await
     }
 
+    /// Cancels the delivery of a message that was sent for a later time; the handle is that of its receipt.
+    ///
+    /// # Errors
+    /// The broker's refusal: it has been delivered, or the broker keeps no such message.
+    pub async fn recall(&self, topic: &str, handle: &str) -> Result<(), ClientError> {
+        let unreadable = |_| ClientError::IllegalMessage {
+            topic: topic.to_owned(),
+            why: format!("{handle:?} is no handle of a message to come"),
+        };
+        let place = RecallHandle::parse(handle).map_err(unreadable)?;
+        let hub = &self.state.client.hub;
+        let link = hub.master_of(topic, &place.broker_name).await?;
+        let header = RecallMessageHeader {
+            producer_group: Some(self.state.group.clone()),
+            topic: topic.into(),
+            recall_handle: handle.into(),
+        };
+        link.ask::<RecallMessage>(&header, Bytes::new(), hub.within).await.map(drop)
+    }
+
     /// Sends a message without an answer: it may get lost, and nobody will know.
     ///
     /// # Errors
     /// What can be known before the message has left.
     pub async fn send_oneway(&self, message: Message) -> Result<(), ClientError> {
-        let ready = self.ready(&message)?;
+        let ready = self.state.ready(&message, 0)?;
         let route = self.route(&ready.topic).await?;
         let queue = self.next_queue(&route, None)?;
         let link = self.link(&route, &queue).await?;
         link.tell::<SendMessageV2>(&self.header(&ready, &queue), ready.body.clone()).await
+    }
+
+    /// The group.
+    pub fn group(&self) -> &str {
+        &self.state.group
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.state.client
+    }
+
+    pub(super) fn has_checker(&self) -> bool {
+        self.state.client.hub.has_checker(&self.state.group)
+    }
+
+    /// Sends a message with bits of the system flag.
+    pub(super) async fn send_flagged(
+        &self,
+        message: Message,
+        sys_flag: i32,
+    ) -> Result<SendReceipt, ClientError> {
+        let ready = self.state.ready(&message, sys_flag)?;
+        self.send_ready(ready).await
+    }
+
+    /// Sends a reply by the broker that the request came through.
+    pub(super) async fn send_reply(&self, reply: Message, via: &Queue) -> Result<SendReceipt, ClientError> {
+        let ready = self.state.ready(&reply, 0)?;
+        let route = self.route(&ready.topic).await?;
+        let queue = route.writable().iter().find(|queue| queue.broker_name == via.broker_name);
+        let no_queue = || ClientError::NoQueue { topic: ready.topic.to_string(), wanted: "writable" };
+        let queue = queue.ok_or_else(no_queue)?;
+        let link = self.link(&route, queue).await?;
+        let within = self.state.send_timeout;
+        let answer =
+            link.call::<SendReplyMessageV2>(&self.header(&ready, queue), ready.body.clone(), within).await?;
+        receipt::<SendReplyMessageV2>(&link, &answer, &ready, queue)
+    }
+
+    /// Makes this client known to the brokers of a topic, if they have not heard of it yet.
+    pub(super) async fn meet_brokers(&self, topic: &str) {
+        let hub = &self.state.client.hub;
+        let Ok(route) = self.route(topic).await else { return };
+        let mut is_new = false;
+        for (_, address) in route.addresses() {
+            is_new |= !hub.peers.is_open(&address);
+            // Who cannot be reached cannot take the request either.
+            let _ = hub.peers.link(&address).await;
+        }
+        if is_new {
+            hub.heartbeat().await;
+        }
     }
 
     async fn send_ready(&self, ready: Ready) -> Result<SendReceipt, ClientError> {
@@ -241,7 +361,15 @@ impl Producer {
         let route = self.route(&ready.topic).await?;
         let queue = self.next_queue(&route, avoided.as_ref())?;
         *avoided = Some(queue.broker_name.clone());
-        self.send_once(ready, &queue, deadline).await
+        let begun = Instant::now();
+        let outcome = self.send_once(ready, &queue, deadline).await;
+        match &outcome {
+            Err(error) if error.is_transport() => {
+                self.state.faults.failed(&queue.broker_name, Instant::now())
+            }
+            _ => self.state.faults.answered(&queue.broker_name, begun.elapsed(), Instant::now()),
+        }
+        outcome
     }
 
     async fn send_once(
@@ -274,14 +402,17 @@ impl Producer {
         self.state.client.hub.peers.link(address).await
     }
 
-    /// Round robin, past the broker to avoid if another is there.
+    /// Round robin, past brokers to avoid if others are there.
     fn next_queue(&self, route: &Route, avoided: Option<&Text>) -> Result<Queue, ClientError> {
         let queues = route.writable();
         let turn = self.state.turn.fetch_add(1, Ordering::Relaxed);
-        let in_turn = (0..queues.len()).map(|step| &queues[turn.wrapping_add(step) % queues.len()]);
-        let other = in_turn.clone().find(|queue| Some(&queue.broker_name) != avoided);
-        other
-            .or_else(|| in_turn.clone().next())
+        let in_turn = || (0..queues.len()).map(|step| &queues[turn.wrapping_add(step) % queues.len()]);
+        let now = Instant::now();
+        let is_other = |queue: &&Queue| Some(&queue.broker_name) != avoided;
+        let is_welcome = |queue: &&Queue| self.state.faults.is_welcome(&queue.broker_name, now);
+        let best = in_turn().find(|queue| is_other(queue) && is_welcome(queue));
+        let chosen = best.or_else(|| in_turn().find(is_other)).or_else(|| in_turn().next());
+        chosen
             .cloned()
             .ok_or_else(|| ClientError::NoQueue { topic: route.topic().to_string(), wanted: "writable" })
     }
@@ -293,7 +424,7 @@ impl Producer {
             default_topic: TEMPLATE_TOPIC,
             default_topic_queues: TEMPLATE_QUEUES_MAX,
             queue_id: queue.queue_id,
-            sys_flag: 0,
+            sys_flag: ready.sys_flag,
             born_timestamp_ms: epoch_ms(),
             flag: ready.flag,
             properties: Some(ready.properties.clone()),
@@ -304,80 +435,6 @@ impl Producer {
             ..Default::default()
         }
     }
-
-    fn ready(&self, message: &Message) -> Result<Ready, ClientError> {
-        message.check()?;
-        let (properties, ids) = self.properties_with_id(message);
-        Ok(Ready {
-            topic: message.topic.clone(),
-            flag: message.flag,
-            body: message.body.clone(),
-            properties: utf8(properties.freeze()),
-            ids,
-            is_batch: false,
-        })
-    }
-
-    fn ready_batch(&self, messages: &[Message]) -> Result<Ready, ClientError> {
-        let topic = messages.first().map(|message| message.topic.clone()).unwrap_or_default();
-        let illegal = |why: String| ClientError::IllegalMessage { topic: topic.to_string(), why };
-        let mut body = BytesMut::new();
-        let mut ids = Vec::with_capacity(messages.len());
-        for message in messages {
-            message.check()?;
-            if message.topic != topic {
-                return Err(illegal(format!("the batch has a message for {} too", message.topic)));
-            }
-            let (properties, id) = self.properties_with_id(message);
-            let properties = PropertiesView(&properties);
-            let item = BatchItem { flag: message.flag, body: &message.body, properties };
-            item.encode(&mut body).map_err(|cause| illegal(cause.to_string()))?;
-            ids.push(id);
-        }
-        if ids.is_empty() {
-            return Err(illegal("the batch is empty".to_owned()));
-        }
-        let (body, properties, ids) = (body.freeze(), Text::default(), ids.join(","));
-        Ok(Ready { topic, flag: 0, body, properties, ids, is_batch: true })
-    }
-
-    fn properties_with_id(&self, message: &Message) -> (BytesMut, String) {
-        let mut properties = BytesMut::with_capacity(message.properties.encoded().len() + 48);
-        properties.extend_from_slice(message.properties.encoded());
-        if let Some(id) = message.property(UNIQ_KEY) {
-            return (properties, id.to_owned());
-        }
-        let id = self.state.client.hub.identity.message_id(epoch_ms());
-        put_property(&mut properties, UNIQ_KEY, id.as_str());
-        (properties, id.as_str().to_owned())
-    }
-}
-
-fn utf8(properties: Bytes) -> Text {
-    Text::from_utf8(properties).expect("names and values of properties are text")
-}
-
-fn receipt<R: Request<Reply = SendMessageReplyHeader>>(
-    link: &Link,
-    answer: &Command,
-    ready: &Ready,
-    queue: &Queue,
-) -> Result<SendReceipt, ClientError> {
-    let status = match answer.response_code() {
-        ResponseCode::SUCCESS => SendStatus::Stored,
-        ResponseCode::FLUSH_DISK_TIMEOUT => SendStatus::FlushTimedOut,
-        ResponseCode::FLUSH_SLAVE_TIMEOUT => SendStatus::SlaveTimedOut,
-        ResponseCode::SLAVE_NOT_AVAILABLE => SendStatus::NoSlave,
-        _ => return Err(link.refusal::<R>(answer)),
-    };
-    let reply: SendMessageReplyHeader = answer.header().map_err(|cause| link.malformed::<R>(cause))?;
-    Ok(SendReceipt {
-        message_id: ready.ids.clone(),
-        offset_id: reply.message_id.to_string(),
-        queue: Queue { queue_id: reply.queue_id, ..queue.clone() },
-        queue_offset: reply.queue_offset,
-        status,
-    })
 }
 
 /// Whether another try can help.

@@ -45,9 +45,14 @@ impl Progress {
         *self = Progress::new(next_offset);
     }
 
+    /// The first offset that is not done with.
+    pub(crate) fn position(&self) -> i64 {
+        self.delivered.front().map_or(self.next_offset, |(queue_offset, _)| *queue_offset)
+    }
+
     /// What is to be committed, if that is news.
     pub(crate) fn to_commit(&self) -> Option<i64> {
-        let queue_offset = self.delivered.front().map_or(self.next_offset, |(queue_offset, _)| *queue_offset);
+        let queue_offset = self.position();
         (self.committed != Some(queue_offset)).then_some(queue_offset)
     }
 

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use troupemq_codec::Text;
+use troupemq_codec::topic::MessageQueue;
 
 /// One queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,6 +17,13 @@ pub struct Queue {
     pub broker_name: Text,
     /// The number of the queue on this broker.
     pub queue_id: i32,
+}
+
+impl From<&Queue> for MessageQueue {
+    fn from(queue: &Queue) -> MessageQueue {
+        let Queue { topic, broker_name, queue_id } = queue.clone();
+        MessageQueue { topic, broker_name, queue_id }
+    }
 }
 
 impl fmt::Display for Queue {

@@ -5,16 +5,17 @@
 //! - a lane that was taken away delivers nothing any more and its messages change no progress.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::sleep;
 use troupemq_codec::ResponseCode;
 use troupemq_codec::request::{ConsumerSendMsgBack, ConsumerSendMsgBackHeader};
 
 use super::member::Event;
-use super::{Delivery, Settings, Subscription, UNSETTLED_MAX, original_topic};
+use super::{Delivery, Settings, Settle, Subscription, UNSETTLED_MAX, original_topic};
 use crate::client::Client;
 use crate::client::error::ClientError;
 use crate::client::message::Received;
@@ -37,6 +38,11 @@ pub(crate) struct Lane {
     group: troupemq_codec::Text,
     events: mpsc::Sender<Event>,
     room: Semaphore,
+    /// Bytes of bodies that are out.
+    bytes: AtomicUsize,
+    max_bytes: usize,
+    settled: Notify,
+    is_given_away: AtomicBool,
 }
 
 impl Lane {
@@ -48,7 +54,34 @@ impl Lane {
         events: mpsc::Sender<Event>,
     ) -> Lane {
         let (queue, group) = (Arc::new(queue), settings.group.clone());
-        Lane { id, queue, client, group, events, room: Semaphore::new(UNSETTLED_MAX) }
+        Lane {
+            id,
+            queue,
+            client,
+            group,
+            events,
+            room: Semaphore::new(UNSETTLED_MAX),
+            bytes: AtomicUsize::new(0),
+            max_bytes: settings.unsettled_max_bytes,
+            settled: Notify::new(),
+            is_given_away: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the queue is still this member's.
+    pub(crate) fn is_current(&self) -> bool {
+        !self.is_given_away.load(Ordering::Acquire)
+    }
+
+    /// The queue is another member's from now on.
+    pub(crate) fn give_away(&self) {
+        self.is_given_away.store(true, Ordering::Release);
+    }
+
+    /// Messages and bytes that are out.
+    pub(crate) fn out(&self) -> (usize, usize) {
+        let messages = UNSETTLED_MAX.saturating_sub(self.room.available_permits());
+        (messages, self.bytes.load(Ordering::Relaxed))
     }
 
     /// Tells the member's task.
@@ -65,8 +98,17 @@ impl Lane {
     }
 
     /// A message was settled: there is room for another.
-    pub(crate) fn make_room(&self) {
+    pub(crate) fn make_room(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.room.add_permits(1);
+        self.settled.notify_one();
+    }
+
+    /// Waits until fewer bytes are out than may be.
+    async fn room_for_bytes(&self) {
+        while self.bytes.load(Ordering::Relaxed) >= self.max_bytes {
+            self.settled.notified().await;
+        }
     }
 
     /// Gives a message back to the broker.
@@ -95,6 +137,7 @@ impl Lane {
     ) {
         loop {
             let batch = u32::try_from(wanted.messages_max).unwrap_or(1);
+            self.room_for_bytes().await;
             let Ok(room) = self.room.acquire_many(batch).await else { return };
             let pulled = match self.client.pull(&self.queue, &wanted).await {
                 Ok(pulled) => pulled,
@@ -135,12 +178,13 @@ impl Lane {
         messages.retain(|message| subscription.filter.matches_tags(message.tags()));
         let unused = usize::try_from(batch).expect("32 bits fit").saturating_sub(messages.len());
         self.room.add_permits(unused);
+        self.bytes.fetch_add(messages.iter().map(|message| message.body.len()).sum(), Ordering::Relaxed);
         let queue_offsets = messages.iter().map(|message| message.queue_offset).collect();
         self.clone().tell(Event::Delivered { lane: self.clone(), queue_offsets, next_offset }).await?;
         for mut message in messages {
             message.topic = original_topic(&self.queue.topic, &message);
             let message = Received::new(message, self.queue.clone());
-            let delivery = Delivery { message, lane: Some(self.clone()) };
+            let delivery = Delivery { message, settle: Some(Settle::Lane(self.clone())), tries: 0 };
             let gone = |_| ClientError::ShutDown { what: "consumer" };
             deliveries.send(Ok(delivery)).await.map_err(gone)?;
         }

@@ -14,12 +14,16 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use troupemq_codec::loose_json::from_loose;
-use troupemq_codec::request::{ConsumerList, GetConsumerListByGroup, GetConsumerListByGroupHeader};
+use troupemq_codec::request::{
+    ConsumerList, ConsumerRunningInfo, GetConsumerListByGroup, GetConsumerListByGroupHeader, ProcessQueueInfo,
+};
+use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{Request, Text};
 
+use super::asked::Asked;
 use super::lane::Lane;
-use super::{Delivery, Settings, StartAt, Subscription};
-use crate::client::Client;
+use super::offset_file::OffsetFile;
+use super::{Delivery, Settings, Settle, StartAt, Subscription, locks};
 use crate::client::allocation::share;
 use crate::client::error::ClientError;
 use crate::client::hub::asked_to_end;
@@ -27,6 +31,7 @@ use crate::client::message::Received;
 use crate::client::progress::Progress;
 use crate::client::pull::PullRequest;
 use crate::client::queue::Queue;
+use crate::client::{Client, epoch_ms};
 
 /// How often the shares are computed without a reason.
 const REBALANCE: Duration = Duration::from_secs(20);
@@ -43,7 +48,7 @@ pub(crate) enum Event {
     /// Messages are about to be handed out.
     Delivered { lane: Arc<Lane>, queue_offsets: Vec<i64>, next_offset: i64 },
     /// A message is done with.
-    Settled { lane: Arc<Lane>, queue_offset: i64 },
+    Settled { lane: Arc<Lane>, queue_offset: i64, bytes: usize },
     /// The application dropped a message without a word.
     Dropped { lane: Arc<Lane>, message: Box<Received> },
     /// The broker moved the queue's offsets.
@@ -58,16 +63,22 @@ pub(crate) struct Member {
     events: mpsc::Sender<Event>,
     lanes: BTreeMap<Queue, Assigned>,
     last_lane: u64,
+    /// The progress of a broadcast.
+    file: OffsetFile,
+    begun_ms: i64,
 }
 
 struct Assigned {
     lane: Arc<Lane>,
     progress: Progress,
     task: AbortHandle,
+    /// In order: when the lease of the queue was last taken or renewed.
+    leased_at: Instant,
 }
 
 impl Drop for Assigned {
     fn drop(&mut self) {
+        self.lane.give_away();
         self.task.abort();
     }
 }
@@ -79,7 +90,9 @@ impl Member {
         deliveries: mpsc::Sender<Result<Delivery, ClientError>>,
         events: mpsc::Sender<Event>,
     ) -> Member {
-        Member { client, settings, deliveries, events, lanes: BTreeMap::new(), last_lane: 0 }
+        let file = OffsetFile::open(settings.offset_file.clone());
+        let (lanes, begun_ms) = (BTreeMap::new(), epoch_ms());
+        Member { client, settings, deliveries, events, lanes, last_lane: 0, file, begun_ms }
     }
 
     /// Tells the brokers of the topics that there is a new member.
@@ -92,11 +105,18 @@ impl Member {
     }
 
     /// Works until the stream is closed or dropped, or the client ends.
-    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Event>, changed: Arc<Notify>) {
+    pub(crate) async fn run(
+        mut self,
+        mut inbox: mpsc::Receiver<Event>,
+        mut questions: mpsc::Receiver<Asked>,
+        changed: Arc<Notify>,
+    ) {
         let deliveries = self.deliveries.clone();
         let mut closing = self.client.hub.closing();
         let mut commits = interval(COMMIT);
         commits.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut leases = interval(locks::RENEW);
+        leases.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut rebalance_at = Instant::now();
         let mut taken = Vec::with_capacity(EVENTS_TAKEN_MAX);
         loop {
@@ -112,6 +132,8 @@ impl Member {
                 () = changed.notified() => rebalance_at = self.rebalance().await,
                 () = sleep_until(rebalance_at) => rebalance_at = self.rebalance().await,
                 _ = commits.tick() => self.commit_all().await,
+                _ = leases.tick(), if self.settings.in_order => self.renew_leases().await,
+                Some(asked) = questions.recv() => self.on_asked(asked).await,
             }
         }
         // What was acknowledged before the end still counts.
@@ -120,6 +142,10 @@ impl Member {
             self.on_event(event).await;
         }
         self.commit_all().await;
+        if self.settings.in_order {
+            let held: Vec<_> = self.lanes.keys().cloned().collect();
+            locks::unlock(&self.client, &self.settings.group, &held).await;
+        }
         self.lanes.clear();
         self.client.hub.remove_consumer(&self.settings.group).await;
     }
@@ -131,8 +157,8 @@ impl Member {
                     assigned.progress.delivered(queue_offsets, next_offset);
                 }
             }
-            Event::Settled { lane, queue_offset } => {
-                lane.make_room();
+            Event::Settled { lane, queue_offset, bytes } => {
+                lane.make_room(bytes);
                 if let Some(assigned) = self.assigned(&lane) {
                     assigned.progress.settled(queue_offset);
                 }
@@ -144,12 +170,20 @@ impl Member {
             }
             Event::Dropped { lane, message } => {
                 let still_wanted = !self.deliveries.is_closed() && self.assigned(&lane).is_some();
-                if !still_wanted || self.settings.broadcast {
+                if !still_wanted {
+                    return;
+                }
+                if self.settings.broadcast {
+                    // There is nobody to give it back to.
+                    lane.make_room(message.body().len());
+                    if let Some(assigned) = self.assigned(&lane) {
+                        assigned.progress.settled(message.queue_offset());
+                    }
                     return;
                 }
                 match lane.send_back(&message, 0).await {
                     Ok(()) => {
-                        lane.make_room();
+                        lane.make_room(message.body().len());
                         if let Some(assigned) = self.assigned(&lane) {
                             assigned.progress.settled(message.queue_offset());
                         }
@@ -214,7 +248,11 @@ impl Member {
             tracing::debug!(%queue, "queue given away");
             self.commit(&queue).await;
             self.lanes.remove(&queue);
+            if self.settings.in_order {
+                locks::unlock(&self.client, &self.settings.group, &[queue]).await;
+            }
         }
+        let own = self.leased(own, again).await;
         for queue in own {
             if self.lanes.contains_key(&queue) {
                 continue;
@@ -226,6 +264,105 @@ impl Member {
                     *again = REBALANCE_AGAIN;
                 }
             }
+        }
+    }
+
+    /// Of the queues, those that may be begun: in order, the ones that nobody else holds.
+    async fn leased(&self, mut own: Vec<Queue>, again: &mut Duration) -> Vec<Queue> {
+        if !self.settings.in_order {
+            return own;
+        }
+        own.retain(|queue| !self.lanes.contains_key(queue));
+        let (held, _) = locks::lock(&self.client, &self.settings.group, &own).await;
+        if held.len() < own.len() {
+            *again = REBALANCE_AGAIN;
+        }
+        held.into_iter().collect()
+    }
+
+    /// Renews the leases; a queue whose lease went to another, or is too old, is given up.
+    async fn renew_leases(&mut self) {
+        let queues: Vec<_> = self.lanes.keys().cloned().collect();
+        let (held, refused) = locks::lock(&self.client, &self.settings.group, &queues).await;
+        let now = Instant::now();
+        for (queue, assigned) in &mut self.lanes {
+            if held.contains(queue) {
+                assigned.leased_at = now;
+            }
+        }
+        self.lanes.retain(|queue, assigned| {
+            let is_kept = !refused.contains(queue) && assigned.leased_at + locks::LEASE > now;
+            if !is_kept {
+                tracing::warn!(%queue, "the lease of the queue is lost");
+            }
+            is_kept
+        });
+    }
+
+    /// Answers what brokers ask.
+    async fn on_asked(&mut self, asked: Asked) {
+        match asked {
+            // Whoever asked may have gone meanwhile.
+            Asked::RunningInfo(reply) => drop(reply.send(self.running_info())),
+            Asked::Status(topic, reply) => drop(reply.send(self.status(&topic))),
+            Asked::Reset(offsets) => {
+                for (at, queue_offset) in offsets {
+                    let queue = Queue { topic: at.topic, broker_name: at.broker_name, queue_id: at.queue_id };
+                    if let Some(assigned) = self.lanes.remove(&queue) {
+                        tracing::info!(%queue, queue_offset, "offset reset");
+                        drop(assigned);
+                        let committed = self.client.commit(&self.settings.group, &queue, queue_offset).await;
+                        if let Err(error) = committed {
+                            tracing::warn!(%queue, %error, "reset not committed");
+                        }
+                        self.resume(queue, queue_offset);
+                    }
+                }
+            }
+            Asked::Directly(message, tool) => {
+                let queue = Queue {
+                    topic: message.topic.clone(),
+                    broker_name: Text::default(),
+                    queue_id: message.queue_id,
+                };
+                let message = Received::new(*message, Arc::new(queue));
+                let delivery = Delivery { message, settle: Some(Settle::Tool(tool)), tries: 0 };
+                // A full stream refuses: the tool hears that nothing was returned.
+                drop(self.deliveries.try_send(Ok(delivery)));
+            }
+        }
+    }
+
+    /// Begins a queue anew at an offset.
+    fn resume(&mut self, queue: Queue, queue_offset: i64) {
+        let of_topic = |subscription: &&Subscription| subscription.topic == queue.topic;
+        if let Some(subscription) = self.settings.subscriptions.iter().find(of_topic).cloned() {
+            self.begin(&subscription, queue, queue_offset);
+        }
+    }
+
+    fn status(&self, topic: &str) -> BTreeMap<MessageQueue, i64> {
+        let of_topic = self.lanes.iter().filter(|(queue, _)| topic.is_empty() || queue.topic == topic);
+        of_topic.map(|(queue, assigned)| (queue.into(), assigned.progress.position())).collect()
+    }
+
+    fn running_info(&self) -> ConsumerRunningInfo {
+        let properties = [
+            ("PROP_CLIENT_VERSION", "V5_3_1".to_owned()),
+            ("PROP_CONSUMEORDERLY", self.settings.in_order.to_string()),
+            ("PROP_CONSUMER_START_TIMESTAMP", self.begun_ms.to_string()),
+            ("PROP_CONSUME_TYPE", "CONSUME_PASSIVELY".to_owned()),
+        ];
+        let heartbeat = self.settings.to_heartbeat();
+        ConsumerRunningInfo {
+            pulled_queues: self
+                .lanes
+                .iter()
+                .map(|(queue, assigned)| (queue.into(), assigned.info()))
+                .collect(),
+            properties: properties.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            subscription_set: heartbeat.subscription_data_set.into_iter().collect(),
+            ..Default::default()
         }
     }
 
@@ -245,11 +382,16 @@ impl Member {
         };
         let pulling = lane.clone().run(subscription.clone(), wanted, self.deliveries.clone());
         let task = tokio::spawn(pulling).abort_handle();
-        self.lanes.insert(queue, Assigned { lane, progress: Progress::new(queue_offset), task });
+        let (progress, leased_at) = (Progress::new(queue_offset), Instant::now());
+        self.lanes.insert(queue, Assigned { lane, progress, task, leased_at });
     }
 
     async fn start_offset(&self, queue: &Queue) -> Result<i64, ClientError> {
-        if !self.settings.broadcast {
+        if self.settings.broadcast {
+            if let Some(queue_offset) = self.file.get(queue) {
+                return Ok(queue_offset);
+            }
+        } else {
             if let Some(queue_offset) = self.client.committed(&self.settings.group, queue).await? {
                 return Ok(queue_offset);
             }
@@ -266,9 +408,20 @@ impl Member {
 
     async fn commit_all(&mut self) {
         let queues: Vec<_> = self.lanes.keys().cloned().collect();
+        let mut is_news = false;
         for queue in queues {
+            is_news |= self.note(&queue);
             self.commit(&queue).await;
         }
+        if is_news && let Err(error) = self.file.save().await {
+            tracing::warn!(%error, "offsets not saved");
+        }
+    }
+
+    /// Notes how far a broadcast has come in a queue; tells whether that is news.
+    fn note(&mut self, queue: &Queue) -> bool {
+        let assigned = self.lanes.get(queue).filter(|_| self.settings.broadcast);
+        assigned.is_some_and(|assigned| self.file.set(queue, assigned.progress.position()))
     }
 
     async fn commit(&mut self, queue: &Queue) {
@@ -280,6 +433,18 @@ impl Member {
         match self.client.commit(&self.settings.group, queue, queue_offset).await {
             Ok(()) => assigned.progress.committed(queue_offset),
             Err(error) => tracing::debug!(%queue, queue_offset, %error, "progress not committed"),
+        }
+    }
+}
+
+impl Assigned {
+    fn info(&self) -> ProcessQueueInfo {
+        let (messages, bytes) = self.lane.out();
+        ProcessQueueInfo {
+            cached_msg_count: i32::try_from(messages).unwrap_or(i32::MAX),
+            cached_msg_size_in_mi_b: i32::try_from(bytes >> 20).unwrap_or(i32::MAX),
+            commit_offset: self.progress.position(),
+            ..Default::default()
         }
     }
 }

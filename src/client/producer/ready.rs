@@ -1,0 +1,132 @@
+//! Messages made ready for their way, and what a broker answers to them.
+//!
+//! Invariants:
+//! - every message has a unique id, the same for all tries;
+//! - a body is compressed once, before the first try, and only if that makes it shorter.
+
+use bytes::{Bytes, BytesMut};
+use troupemq_codec::message::batch::BatchItem;
+use troupemq_codec::message::properties::{UNIQ_KEY, put_property};
+use troupemq_codec::message::{PropertiesView, sys_flag};
+use troupemq_codec::request::SendMessageReplyHeader;
+use troupemq_codec::{Command, Request, ResponseCode, Text};
+
+use super::{SendReceipt, SendStatus, State};
+use crate::client::error::ClientError;
+use crate::client::link::Link;
+use crate::client::message::Message;
+use crate::client::queue::Queue;
+
+/// A message made ready: body, properties with id, and how it is to be sent.
+pub(super) struct Ready {
+    pub(super) topic: Text,
+    pub(super) flag: i32,
+    pub(super) sys_flag: i32,
+    pub(super) body: Bytes,
+    pub(super) properties: Text,
+    pub(super) ids: String,
+    pub(super) is_batch: bool,
+}
+
+impl State {
+    /// One message, with bits of the system flag.
+    pub(super) fn ready(&self, message: &Message, sys_flag: i32) -> Result<Ready, ClientError> {
+        message.check()?;
+        let mut properties = BytesMut::with_capacity(message.properties.encoded().len() + 48);
+        let mut ids = String::new();
+        self.put_properties(message, &mut properties, &mut ids);
+        let (body, compressed) = self.compressed(message)?;
+        Ok(Ready {
+            topic: message.topic.clone(),
+            flag: message.flag,
+            sys_flag: sys_flag | compressed,
+            body,
+            properties: utf8(properties.freeze()),
+            ids,
+            is_batch: false,
+        })
+    }
+
+    /// Messages of one topic as one request.
+    pub(super) fn ready_batch(&self, messages: &[Message]) -> Result<Ready, ClientError> {
+        let topic = messages.first().map(|message| message.topic.clone()).unwrap_or_default();
+        let illegal = |why: String| ClientError::IllegalMessage { topic: topic.to_string(), why };
+        let bytes: usize = messages.iter().map(|message| message.body.len() + 96).sum();
+        let (mut body, mut properties) = (BytesMut::with_capacity(bytes), BytesMut::new());
+        let mut ids = String::with_capacity(messages.len() * 33);
+        for message in messages {
+            message.check()?;
+            if message.topic != topic {
+                return Err(illegal(format!("the batch has a message for {} too", message.topic)));
+            }
+            if !ids.is_empty() {
+                ids.push(',');
+            }
+            properties.clear();
+            self.put_properties(message, &mut properties, &mut ids);
+            let properties = PropertiesView(&properties);
+            let item = BatchItem { flag: message.flag, body: &message.body, properties };
+            item.encode(&mut body).map_err(|cause| illegal(cause.to_string()))?;
+        }
+        if ids.is_empty() {
+            return Err(illegal("the batch is empty".to_owned()));
+        }
+        let (body, properties) = (body.freeze(), Text::default());
+        Ok(Ready { topic, flag: 0, sys_flag: 0, body, properties, ids, is_batch: true })
+    }
+
+    /// Writes the properties, the unique id among them, and adds the id to `ids`.
+    fn put_properties(&self, message: &Message, properties: &mut BytesMut, ids: &mut String) {
+        properties.extend_from_slice(message.properties.encoded());
+        if let Some(id) = message.property(UNIQ_KEY) {
+            return ids.push_str(id);
+        }
+        let id = self.client.hub.new_message_id();
+        put_property(properties, UNIQ_KEY, id.as_str());
+        ids.push_str(id.as_str());
+    }
+
+    /// The body as it is sent, and the bits that say how.
+    fn compressed(&self, message: &Message) -> Result<(Bytes, i32), ClientError> {
+        let body = &message.body;
+        let Some(compress) = self.compression.filter(|compress| body.len() >= compress.from_bytes) else {
+            return Ok((body.clone(), 0));
+        };
+        let packed = compress.by.compress(compress.level, body).map_err(|cause| {
+            ClientError::IllegalMessage { topic: message.topic.to_string(), why: cause.to_string() }
+        })?;
+        if packed.len() >= body.len() {
+            return Ok((body.clone(), 0));
+        }
+        Ok((packed.into(), sys_flag::COMPRESSED | compress.by.sys_flag()))
+    }
+}
+
+fn utf8(properties: Bytes) -> Text {
+    Text::from_utf8(properties).expect("names and values of properties are text")
+}
+
+/// What a broker says of a message that it took.
+pub(super) fn receipt<R: Request>(
+    link: &Link,
+    answer: &Command,
+    ready: &Ready,
+    queue: &Queue,
+) -> Result<SendReceipt, ClientError> {
+    let status = match answer.response_code() {
+        ResponseCode::SUCCESS => SendStatus::Stored,
+        ResponseCode::FLUSH_DISK_TIMEOUT => SendStatus::FlushTimedOut,
+        ResponseCode::FLUSH_SLAVE_TIMEOUT => SendStatus::SlaveTimedOut,
+        ResponseCode::SLAVE_NOT_AVAILABLE => SendStatus::NoSlave,
+        _ => return Err(link.refusal::<R>(answer)),
+    };
+    let reply: SendMessageReplyHeader = answer.header().map_err(|cause| link.malformed::<R>(cause))?;
+    Ok(SendReceipt {
+        message_id: ready.ids.clone(),
+        offset_id: reply.message_id.to_string(),
+        queue: Queue { queue_id: reply.queue_id, ..queue.clone() },
+        queue_offset: reply.queue_offset,
+        status,
+        recall_handle: reply.recall_handle.map(|handle| handle.to_string()),
+    })
+}

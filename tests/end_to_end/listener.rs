@@ -1,0 +1,238 @@
+//! Consumers that call functions, and what producers and consumers tell each other through them.
+//!
+//! Invariants:
+//! - every test has a broker of its own within the program; whatever is waited for has a limit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use troupemq::embedded::cast::TellRates;
+use troupemq::{Broker, Compression, Decision, Message, Outcome, PullRequest, Received};
+
+use crate::daemon::LIMIT;
+
+/// A broker that lets messages come again soon.
+async fn start() -> Broker {
+    let quick = |store: &mut troupemq::StoreConfig| store.delay_levels = "1s 1s 1s 1s 1s 1s 1s 1s".to_owned();
+    Broker::builder().temporary().store_settings(quick).start().await.expect("a temporary broker starts")
+}
+
+fn text(message: &Received) -> String {
+    String::from_utf8(message.body().to_vec()).expect("the body is text")
+}
+
+async fn next<T>(seen: &mut mpsc::UnboundedReceiver<T>) -> T {
+    timeout(LIMIT, seen.recv()).await.expect("something comes in time").expect("the listener runs")
+}
+
+#[tokio::test]
+async fn a_message_whose_function_panics_comes_again() {
+    let broker = start().await;
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let consumer = broker.consumer("g").subscribe("t", "*").from_first();
+    let listener = consumer.listen(move |message| {
+        let tell = tell.clone();
+        async move {
+            assert!(message.reconsume_times() > 0, "a panic that the test wants");
+            tell.send((text(&message), message.reconsume_times())).unwrap();
+            Outcome::Done
+        }
+    });
+    let listener = listener.await.unwrap();
+    let producer = broker.producer("p").start().await.unwrap();
+    producer.send(Message::new("t", "x")).await.unwrap();
+    assert_eq!(next(&mut seen).await, ("x".to_owned(), 1));
+    listener.shutdown().await;
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn in_order_a_message_that_fails_holds_up_those_behind_it() {
+    let broker = start().await;
+    let producer = broker.producer("p").start().await.unwrap();
+    let batch: Vec<_> = (0..4).map(|n| Message::new("steps", n.to_string())).collect();
+    producer.send_batch(&batch).await.unwrap();
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let failures = Arc::new(AtomicUsize::new(0));
+    let consumer = broker.consumer("g").subscribe("steps", "*").from_first().in_order();
+    let listener = consumer.listen(move |message| {
+        let (tell, failures) = (tell.clone(), failures.clone());
+        async move {
+            let step = text(&message);
+            let fails = step == "1" && failures.fetch_add(1, Ordering::Relaxed) == 0;
+            tell.send((step, fails)).unwrap();
+            if fails { Outcome::Again } else { Outcome::Done }
+        }
+    });
+    let listener = listener.await.unwrap();
+    for expected in [("0", false), ("1", true), ("1", false), ("2", false), ("3", false)] {
+        let (step, failed) = next(&mut seen).await;
+        assert_eq!((step.as_str(), failed), expected);
+    }
+    listener.shutdown().await;
+    let queue = &broker.client().queues("steps").await.unwrap()[0];
+    let committed = broker.client().committed("g", queue).await.unwrap();
+    assert!(committed.is_some(), "what was done is committed at the end");
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_members_in_order_each_queue_has_one_reader() {
+    let broker = start().await;
+    let any = ([127, 0, 0, 1], 0);
+    let open = Broker::builder().temporary().listen(any).listen_as_name_server(any).start().await.unwrap();
+    broker.shutdown().await.unwrap();
+    let name_server = open.name_server_address().unwrap().to_string();
+    let far = troupemq::Client::builder().name_servers(&name_server).connect().await.unwrap();
+    open.client().create_topic("shared", 4).await.unwrap();
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let mut listeners = Vec::new();
+    for (name, client) in [("near", open.client()), ("far", &far)] {
+        let tell = tell.clone();
+        let consumer = client.consumer("g").subscribe("shared", "*").from_first().in_order();
+        let listening = consumer.listen(move |message| {
+            let told = tell.send((message.queue().queue_id, message.queue_offset(), name));
+            async move { told.map_or(Outcome::Again, |()| Outcome::Done) }
+        });
+        listeners.push(listening.await.unwrap());
+    }
+    let producer = far.producer("p").start().await.unwrap();
+    let mut next_offsets = [0_i64; 4];
+    let mut readers = std::collections::BTreeSet::new();
+    // Until both have their share: messages go on meanwhile, and none is lost or out of order.
+    while readers.len() < 2 {
+        producer.send(Message::new("shared", "x")).await.unwrap();
+        let (queue_id, queue_offset, reader) = next(&mut seen).await;
+        let expected = &mut next_offsets[usize::try_from(queue_id).unwrap()];
+        assert!(queue_offset <= *expected, "a gap before {queue_offset} of queue {queue_id}");
+        *expected = (*expected).max(queue_offset + 1);
+        readers.insert(reader);
+    }
+    for listener in listeners {
+        listener.shutdown().await;
+    }
+    far.shutdown().await;
+    open.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_reader_stops_the_pulls() {
+    let broker = start().await;
+    broker.client().create_topic("large", 1).await.unwrap();
+    let producer = broker.producer("p").no_compression().start().await.unwrap();
+    for _ in 0..20 {
+        producer.send(Message::new("large", vec![b'x'; 100_000])).await.unwrap();
+    }
+    let consumer = broker.consumer("g").subscribe("large", "*").from_first();
+    let mut large = consumer.batch_max(1).unsettled_max_bytes(250_000).stream().await.unwrap();
+    let mut out = Vec::new();
+    while let Ok(delivery) = timeout(Duration::from_millis(300), large.next()).await {
+        out.push(delivery.unwrap().unwrap());
+    }
+    assert_eq!(out.len(), 3, "the third goes over the bound");
+    assert_eq!(broker.statistics().send(TellRates).await.unwrap().now.gets, 3);
+    let mut count = out.len();
+    for delivery in out {
+        delivery.ack().await.unwrap();
+    }
+    while count < 20 {
+        let delivery = timeout(LIMIT, large.next()).await.expect("pulls go on").unwrap().unwrap();
+        delivery.ack().await.unwrap();
+        count += 1;
+    }
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn compressed_bodies_come_out_as_they_went_in() {
+    let broker = start().await;
+    let body = "what repeats itself becomes short. ".repeat(1000);
+    for by in [Compression::Zlib, Compression::Lz4, Compression::Zstd] {
+        let producer = broker.producer("p").compression(by, 5).compress_from(1000).start().await.unwrap();
+        let receipt = producer.send(Message::new("large", body.clone())).await.unwrap();
+        let wanted = PullRequest::from("g", receipt.queue_offset);
+        let pulled = broker.client().pull(&receipt.queue, &wanted).await.unwrap();
+        assert_eq!(pulled.messages[0].body, body.as_bytes());
+        assert!(pulled.messages[0].stored_bytes < body.len() / 10, "{by:?}");
+        let small = producer.send(Message::new("large", "small")).await.unwrap();
+        let wanted = PullRequest::from("g", small.queue_offset);
+        let pulled = broker.client().pull(&small.queue, &wanted).await.unwrap();
+        assert_eq!((&pulled.messages[0].body[..], pulled.messages[0].sys_flag), (&b"small"[..], 0));
+    }
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_is_seen_when_it_is_committed_by_whoever() {
+    let quick = |settings: &mut troupemq::BrokerConfig| {
+        settings.transaction_time_out = 50;
+        settings.transaction_check_interval = 50;
+    };
+    let broker = Broker::builder().temporary().settings(quick).start().await.unwrap();
+    let unasked = broker.producer("other").start().await.unwrap();
+    let error = unasked.begin(Message::new("t", "x")).await.unwrap_err();
+    assert!(error.to_string().contains("checker"), "{error}");
+
+    let (asked, mut questions) = mpsc::unbounded_channel();
+    let checker = move |half: Received| {
+        let decision = if half.body().ends_with(b"yes") { Decision::Commit } else { Decision::Rollback };
+        asked.send(text(&half)).unwrap();
+        async move { decision }
+    };
+    let producer = broker.producer("p").checker(checker).start().await.unwrap();
+    let committed = producer.begin(Message::new("t", "committed")).await.unwrap();
+    let rolled_back = producer.begin(Message::new("t", "rolled back")).await.unwrap();
+    rolled_back.rollback().await.unwrap();
+    for body in ["checked: yes", "checked: no"] {
+        let undecided = producer.begin(Message::new("t", body)).await.unwrap();
+        drop(undecided);
+    }
+    committed.commit().await.unwrap();
+    let mut all = broker.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
+    let mut bodies = Vec::new();
+    for _ in 0..2 {
+        let delivery = timeout(LIMIT, all.next()).await.expect("in time").unwrap().unwrap();
+        bodies.push(text(delivery.message()));
+        delivery.ack().await.unwrap();
+    }
+    bodies.sort();
+    assert_eq!(bodies, ["checked: yes", "committed"]);
+    let mut questions = [next(&mut questions).await, next(&mut questions).await];
+    questions.sort();
+    assert_eq!(questions, ["checked: no", "checked: yes"]);
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_runs_on_when_the_handles_are_gone() {
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let any = ([127, 0, 0, 1], 0);
+    let broker = Broker::builder().temporary().listen(any).listen_as_name_server(any).start().await.unwrap();
+    let name_server = broker.name_server_address().unwrap().to_string();
+    let far = troupemq::Client::builder().name_servers(&name_server).connect().await.unwrap();
+    for client in [broker.client(), &far] {
+        let producer = client.producer("p").start().await.unwrap();
+        producer.send(Message::new("t", "x")).await.unwrap();
+        let consumer = client.consumer("dropped").subscribe("t", "*").from_first();
+        drop(consumer.stream().await.unwrap());
+        let consumer = client.consumer("listening").subscribe("t", "*").from_first();
+        drop(consumer.listen(|_| async { Outcome::Done }).await.unwrap());
+        // A future that is dropped half way leaves nothing either.
+        let consumer = client.consumer("cancelled").subscribe("t", "*").from_first();
+        drop(timeout(Duration::ZERO, consumer.stream()).await);
+    }
+    assert!(tasks() > before);
+    drop(far);
+    drop(broker);
+    let gone = async {
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, gone).await.expect("all tasks end");
+}
