@@ -9,19 +9,20 @@
 //! - one lock for each batch; nothing else is shared but counters;
 //! - a client of RocketMQ finds it as name server and as broker on the same port.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;
 use troupemq_actors::net::inbound::{READ_BYTES, first_frame};
 use troupemq_actors::send::ids::{IdSource, PlaceIds};
 use troupemq_codec::command::Head;
+use troupemq_codec::message::message_id::UniqueIdText;
 use troupemq_codec::message::properties::{UNIQ_KEY, put_property};
 use troupemq_codec::message::{NewRecord, PropertiesView};
 use troupemq_codec::request::{GetRouteinfoByTopic, SendReply, SendView, StoredAt};
@@ -54,11 +55,13 @@ struct Shared {
 struct Session {
     shared: Arc<Shared>,
     peer: SocketAddr,
-    queues: HashMap<(Text, i32), Arc<ConsumeQueue>>,
+    /// The queues that were sent to.
+    queues: Vec<Arc<ConsumeQueue>>,
     batch: AppendBatch,
     slots: Vec<Slot>,
     out: BytesMut,
     scratch: BytesMut,
+    made: BytesMut,
 }
 
 /// One send of a batch.
@@ -66,7 +69,12 @@ struct Slot {
     opaque: i32,
     form: HeaderForm,
     queue_id: i32,
-    uniq_key: String,
+    uniq_key: UniqKey,
+}
+
+enum UniqKey {
+    Made(UniqueIdText),
+    Theirs(String),
 }
 
 fn main() {
@@ -114,13 +122,14 @@ fn work(shared: &Arc<Shared>, mut connections: tokio::sync::mpsc::UnboundedRecei
             let session = Session {
                 peer: stream.peer_addr().expect("a connected socket"),
                 shared: shared.clone(),
-                queues: HashMap::new(),
+                queues: Vec::new(),
                 batch: AppendBatch::default(),
                 slots: Vec::new(),
                 out: BytesMut::new(),
                 scratch: BytesMut::new(),
+                made: BytesMut::new(),
             };
-            tokio::task::spawn_local(session.run(Rc::new(stream)));
+            tokio::task::spawn_local(session.run(stream));
         }
     });
 }
@@ -134,15 +143,12 @@ fn flush(mut flusher: LogFlusher) {
 }
 
 impl Session {
-    async fn run(mut self, stream: Rc<TcpStream>) {
+    async fn run(mut self, mut stream: TcpStream) {
         let mut input = BytesMut::with_capacity(READ_BYTES);
-        while stream.readable().await.is_ok() {
+        loop {
             input.reserve(READ_BYTES);
-            match stream.try_read_buf(&mut input) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-                Err(_) => return,
+            if !matches!(stream.read_buf(&mut input).await, Ok(1..)) {
+                return;
             }
             let mut consumed = 0;
             while let Some(frame) = first_frame(&input[consumed..]).expect("the load sends frames") {
@@ -183,22 +189,27 @@ impl Session {
     fn take_in(&mut self, view: &CommandView<'_>, body: &[u8]) {
         let send = SendView::read(view).expect("the load sends whole headers");
         let shared = &self.shared;
-        let key = (Text::from(&*send.topic), send.queue_id.max(0));
-        let queue = self.queues.entry(key).or_insert_with_key(|(topic, queue_id)| {
-            shared.queues.open_or_create(topic, *queue_id).expect("a queue")
+        let (topic, queue_id) = (&*send.topic, send.queue_id.max(0));
+        let is_it =
+            |queue: &&Arc<ConsumeQueue>| queue.queue_id() == queue_id && queue.topic().as_str() == topic;
+        let queue = self.queues.iter().find(is_it).cloned().unwrap_or_else(|| {
+            let queue = shared.queues.open_or_create(topic, queue_id).expect("a queue");
+            self.queues.push(queue.clone());
+            queue
         });
         self.scratch.clear();
+        self.made.clear();
         if let Some(properties) = send.properties {
             properties.write_to(&mut self.scratch);
         }
-        let properties = self.scratch.split();
-        let mut uniq_key = PropertiesView(&properties).get(UNIQ_KEY).map(str::to_owned);
-        let mut made = BytesMut::new();
-        let uniq_key = uniq_key.take().unwrap_or_else(|| {
-            let id = shared.ids.next(shared.clock.now_ms());
-            put_property(&mut made, UNIQ_KEY, id.as_str());
-            id.as_str().to_owned()
-        });
+        let uniq_key = match PropertiesView(&self.scratch).get(UNIQ_KEY) {
+            Some(theirs) => UniqKey::Theirs(theirs.to_owned()),
+            None => {
+                let id = shared.ids.next(shared.clock.now_ms());
+                put_property(&mut self.made, UNIQ_KEY, id.as_str());
+                UniqKey::Made(id)
+            }
+        };
         let record = NewRecord {
             topic: &send.topic,
             queue_id: queue.queue_id(),
@@ -210,12 +221,12 @@ impl Session {
             reconsume_times: 0,
             prepared_log_offset: 0,
             body,
-            properties: &[&properties, OWN_PROPERTIES, &made],
+            properties: &[&self.scratch, OWN_PROPERTIES, &self.made],
         };
         let start = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes).expect("the load sends short messages");
-        self.batch.push(start, queue.clone(), 1, 0);
-        let (opaque, form, queue_id) = (view.opaque, view.form, queue.queue_id());
+        self.batch.push(start, queue, 1, 0);
+        let (opaque, form) = (view.opaque, view.form);
         self.slots.push(Slot { opaque, form, queue_id, uniq_key });
     }
 
@@ -239,7 +250,10 @@ impl Session {
                     message_id: self.shared.places.of(record.log_offset).as_str(),
                     queue_id: slot.queue_id,
                     queue_offset: record.queue_offset,
-                    transaction_id: Some(&slot.uniq_key),
+                    transaction_id: Some(match &slot.uniq_key {
+                        UniqKey::Made(id) => id.as_str(),
+                        UniqKey::Theirs(key) => key.as_str(),
+                    }),
                     batch_unique_id: None,
                     recall_handle: None,
                 }),
