@@ -36,7 +36,6 @@ public final class AdminScenarios {
         list.add("mqadmin-brokerStatus", "run-time figures that are true", AdminScenarios::brokerStatus);
         list.add("mqadmin-sendMessage", "a message sent by the tool", AdminScenarios::sendMessage);
         list.add("mqadmin-deleteTopic", "3.12 #118: gone from broker and name server", AdminScenarios::deleteTopic);
-        list.suite("admin-more");
         list.add("mqadmin-groups", "updateSubGroup, getConsumerConfig, deleteSubGroup", AdminScenarios::groups);
         list.add("mqadmin-topics", "updateTopicPerm, updateTopicList, allocateMQ, updateOrderConf", AdminScenarios::topics);
         list.add("mqadmin-configuration", "getBrokerConfig, updateBrokerConfig, getNamesrvConfig, KV", AdminScenarios::configuration);

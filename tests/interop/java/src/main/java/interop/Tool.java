@@ -2,6 +2,7 @@ package interop;
 
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -19,6 +20,17 @@ final class Tool {
         nameServer = bed.target.nameServer();
     }
 
+    /** The tool adds its sub-commands at each start and takes the first of a name, whose clients are shut down by then. */
+    private static void forgetCommands() {
+        try {
+            Field commands = MQAdminStartup.class.getDeclaredField("SUB_COMMANDS");
+            commands.setAccessible(true);
+            ((List<?>) commands.get(null)).clear();
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
     /** What the sub-command prints, to the standard output and to the error output, a stack trace included. */
     synchronized String prints(String... words) {
         List<String> arguments = new ArrayList<>(List.of(words));
@@ -31,6 +43,7 @@ final class Tool {
         System.setOut(stream);
         System.setErr(stream);
         try {
+            forgetCommands();
             MQAdminStartup.main0(arguments.toArray(new String[0]), null);
         } finally {
             System.setOut(out);
