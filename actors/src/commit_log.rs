@@ -199,14 +199,13 @@ impl CommitLog {
         };
         self.held_until = Some(until);
         if now >= until {
-            self.held_until = None;
             return self.refuse_waiting(&not_serving("the next segment of the log is not ready after 5 s"));
         }
         context.run_later(LOOK_EVERY, CommitLog::append);
     }
 
     fn refuse_waiting(&mut self, refusal: &Refusal) {
-        self.waiting_bytes = 0;
+        (self.waiting_bytes, self.held_until) = (0, None);
         self.waiting.drain(..).for_each(|append| append.refuse(refusal.clone()));
     }
 

