@@ -74,7 +74,9 @@ public final class ToolScenarios {
         TreeSet<String> ours = new TreeSet<>();
         printed.lines().forEach(line -> ours.add(shape(line)));
         for (String line : java.get(name)) {
-            if (!ours.contains(shape(line)) && !line.matches(apart)) {
+            // The recorded broker had traceTopicEnable; the Java broker of these runs has not.
+            boolean isLeftOut = line.matches(apart) || bed.target.isJava() && line.contains("RMQ_SYS_TRACE_TOPIC");
+            if (!isLeftOut && !ours.contains(shape(line))) {
                 wrong.add(name + " does not print <" + shape(line) + "> but:\n" + printed.lines().limit(12)
                     .map(text -> "    " + text + "\n").reduce("", String::concat));
             }
