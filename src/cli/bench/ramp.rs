@@ -27,7 +27,7 @@ const ANSWERED_MIN_PERCENT: u64 = 95;
 
 /// Raise the rate step by step until a bound is crossed
 #[derive(Debug, Args)]
-pub(super) struct Ramp {
+pub(in crate::cli) struct Ramp {
     #[command(flatten)]
     load: Load,
     /// Rate of the first step, in messages a second
