@@ -5,8 +5,8 @@
 //! - each level keeps the order in which its messages were stored;
 //! - a message that cannot be stored now is tried again, never passed over; one that can no longer be read, or
 //!   whose topic was deleted, is passed over with a warning;
-//! - its places are on disk a second or two after they changed, once the log is, and at an orderly stop; what was delivered and is not in
-//!   them after a kill is found in the log and not delivered again.
+//! - its places are on disk a second or two after they changed, once the log is, and at an orderly stop; what was
+//!   delivered and is not in them after a kill is found in the log and not delivered again.
 //!
 //! Contents: `levels` the state.
 

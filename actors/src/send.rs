@@ -7,9 +7,9 @@
 //! - nothing is allocated per message: frames are read where they lie, records are encoded where they leave;
 //! - a send is answered once, in the order of the batch; a one-way send never.
 //!
-//! Contents: `check` says what is allowed, `place` finds topic and queue, `ids`
-//! makes unique ids, `bench` gathers a batch, `inner_batch` makes one record of many messages, `reply` writes the answers; `own` is for what the
-//! broker stores itself.
+//! Contents: `check` says what is allowed, `place` finds topic and queue, `ids` makes unique ids, `bench` gathers a
+//! batch, `inner_batch` makes one record of many messages, `reply` writes the answers; `own` is for what the broker
+//! stores itself.
 
 pub mod bench;
 pub mod check;

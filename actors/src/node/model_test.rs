@@ -187,7 +187,9 @@ impl History {
             for message in self.pull(1) {
                 let id = self.id_of(&message, message.reconsume_times);
                 let (times, fate) = (message.reconsume_times, self.fates[&id]);
-                let is_due = matches!(fate, Fate::Waits { due_ms, times: due } if due == times && due_ms <= self.now_ms());
+                let now_ms = self.now_ms();
+                let is_due =
+                    matches!(fate, Fate::Waits { due_ms, times: due } if due == times && due_ms <= now_ms);
                 if !is_due {
                     let again = self.may_come_again.remove(&(id, times));
                     assert!(again, "seed {}: {id} came for the {times}. time, but is {fate:?}", self.seed);

@@ -1,4 +1,4 @@
-//! Retries and dead letters of a node: limits, levels, orderly groups, what a message keeps. The clock is turned by hand.
+//! Retries and dead letters of a node: limits, levels, orderly groups, what a message keeps. The clock is the test's.
 //!
 //! Invariants:
 //! - nothing here waits for real time to pass but for the wake of an actor.

@@ -431,14 +431,17 @@ impl Bench {
         }
         let end = self.batch.bytes.len() - start;
         Ok(match marks.uniq_key {
-            Some(key) => {
-                let at = end - properties_len + (key.as_ptr().addr() - piece.properties.as_ptr().addr());
-                at..at + key.len()
-            }
+            Some(key) => place_within(key, piece.properties, end - properties_len),
             // The property made here stands last, with a mark behind it.
             None => end - made.len() + UNIQ_KEY.len() + 1..end - 1,
         })
     }
+}
+
+/// Where a part of the properties lies in a record whose properties begin at `start`.
+fn place_within(part: &str, properties: &[u8], start: usize) -> Range<usize> {
+    let at = start + (part.as_ptr().addr() - properties.as_ptr().addr());
+    at..at + part.len()
 }
 
 /// Counts what was stored: once for each run of records of one topic.

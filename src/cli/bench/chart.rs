@@ -18,7 +18,8 @@ const COLOURS: [&str; 3] = ["#0b6e99", "#d9730d", "#6940a5"];
 
 const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2rem auto;max-width:720px;color:#222}\
     h2{font-size:1rem;margin:1.5rem 0 .3rem}table{border-collapse:collapse;font-size:13px}\
-    td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #ddd}text{font:11px system-ui,sans-serif;fill:#555}";
+    td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #ddd}\
+    text{font:11px system-ui,sans-serif;fill:#555}";
 
 /// A value over the rate of its step.
 type Curve<'a> = (&'a str, fn(&Step) -> f64);

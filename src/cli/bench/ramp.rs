@@ -34,7 +34,7 @@ pub(in crate::cli) struct Ramp {
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     from: u64,
     /// Each step's rate over that of the one before, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 150, value_parser = clap::value_parser!(u64).range(110..=1000))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 150, value_parser = growth())]
     growth: u64,
     /// 99 of 100 sends must be answered within this time
     #[arg(long, value_name = "MS", default_value_t = 20)]
@@ -201,6 +201,11 @@ impl Ramp {
                 .expect("the template is fixed and right"),
         )
     }
+}
+
+/// Smaller growth would take hours, larger would step over what is looked for.
+fn growth() -> clap::builder::RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(110..=1000)
 }
 
 fn step(rate: u64, report: &Report, usage: Usage) -> Step {

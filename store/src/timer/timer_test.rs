@@ -140,7 +140,10 @@ fn a_refusal_at_any_step_of_a_flush_or_a_roll_loses_no_timer() {
             bench.timers.entered(timer.queue_offset + 1);
             put += 1;
         }
-        assert!(bench.timers.flusher().flush(&bench.timers.checkpoint()).is_err() || put < 171, "{op:?} {place}");
+        assert!(
+            bench.timers.flusher().flush(&bench.timers.checkpoint()).is_err() || put < 171,
+            "{op:?} {place}"
+        );
         assert!(fault.has_struck(), "{op:?} {place}");
         drop(fault);
         bench.put(NOW_MS + 2_000, NOW_MS);
