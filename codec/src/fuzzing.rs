@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn what_fuzzers_found_of_interest_is_read_without_a_panic() {
-        let targets: [(&str, fn(&[u8])); 5] = [
+        type Entry = (&'static str, fn(&[u8]));
+        let targets: [Entry; 5] = [
             ("frame", frame),
             ("header", header),
             ("loose_json", loose_json),

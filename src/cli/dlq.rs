@@ -2,8 +2,7 @@
 //!
 //! Invariants:
 //! - a dead letter that was resent stays where it is; how far a queue was resent is kept by the broker, as the
-//!   progress of
-//!   the tools' group, so that the next `resend` goes on behind it;
+//!   progress of the tools' group, so that the next `resend` goes on behind it;
 //! - a resent letter goes to the retry topic of its group, so that no other group gets it again;
 //! - nothing is deleted without `--yes`.
 
