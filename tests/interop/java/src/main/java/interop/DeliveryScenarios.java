@@ -75,7 +75,8 @@ final class DeliveryScenarios {
         TransactionMQProducer producer = new TransactionMQProducer(group);
         producer.setTransactionListener(ledger);
         bed.starts(producer);
-        producer.fetchPublishMessageQueues(topic);
+        // A producer of 5.3.1 knows no broker, and tells none of itself, before its first message.
+        Bed.sent(producer.send(new Message(bed.topic(1), Bed.bytes("first"))));
         String id = producer.buildMQClientId();
         Check.within(20, "the producer at the broker", () -> bed.admin.examineProducerConnectionInfo(group, topic)
             .getConnectionSet().stream().anyMatch(connection -> connection.getClientId().equals(id)));
