@@ -230,6 +230,8 @@ final class FilterScenarios {
         inbox.awaitExactly(priced(8, 9), 20);
         consumer.shutdown();
         bed.target.control("restart");
+        // Before the broker is back a producer takes the topic for a new one, with the queues of the template.
+        Check.within(30, "the route", () -> !bed.admin.examineTopicRouteInfo(topic).getBrokerDatas().isEmpty());
         DefaultMQProducer producer = bed.producer();
         Check.within(30, "sends", () -> {
             Bed.sent(producer.send(new Message(topic, "Probe", Bed.bytes("probe"))));
