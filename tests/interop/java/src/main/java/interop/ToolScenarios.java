@@ -322,6 +322,8 @@ public final class ToolScenarios {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, true, null);
         consumer.setNamesrvAddr(bed.target.nameServer());
         consumer.setInstanceName(bed.name("traced"));
+        // As in Bed: the first heartbeat can get lost in the client, the next shall not be 30 s away.
+        consumer.setHeartbeatBrokerInterval(4000);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener(inbox.concurrently);
         bed.atEnd(consumer::shutdown);
