@@ -316,5 +316,6 @@ async fn deliver(cast: Arc<BrokerCast>, due: Vec<Due>, mut before: Before, sched
 /// Looks back at what was delivered since `from_ms` before the start.
 async fn look_back(cast: Arc<BrokerCast>, from_ms: i64, schedule: Addr<Schedule>) {
     let before = Before::read(&cast, from_ms).await;
+    // An actor that is gone needs no news.
     let _ = schedule.send(LookedBack(before)).await;
 }
