@@ -157,7 +157,8 @@ impl Peer {
         let mut chunk = vec![0; 65_536];
         loop {
             while let Some(frame) = take_frame(&mut buffer).expect("the node sends good frames") {
-                let answer: Command = Command::decode(Bytes::from(frame.to_vec())).expect("good commands too");
+                let answer: Command =
+                    Command::decode(Bytes::from(frame.to_vec())).expect("good commands too");
                 if answer.is_response() && answer.opaque == LAST {
                     return true;
                 }
