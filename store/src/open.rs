@@ -14,6 +14,8 @@ mod crash_test;
 mod fault_test;
 #[cfg(test)]
 mod golden_test;
+#[cfg(test)]
+mod small_disk_test;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -170,7 +172,7 @@ pub fn open_with(
     let took_ms = clock.nanos().saturating_sub(started) / 1_000_000;
     let report = RecoveryReport::new(&known, &end, &replay, reader.min_offset(), took_ms);
     report.tell(&config.dir);
-    let reaper = Reaper::start(&paths, config.log_segment_bytes, config.recycled_max)?;
+    let reaper = Reaper::start(&paths, reader.min_offset(), config.log_segment_bytes, config.recycled_max)?;
     let keeper = Keeper {
         dir: config.dir.clone(),
         reader: reader.clone(),
@@ -179,6 +181,7 @@ pub fn open_with(
         reaper: reaper.clone(),
         space: space.clone(),
         zone: LocalTime::of_machine(),
+        expired_to: Arc::default(),
     };
     Ok(Opened {
         log,

@@ -1,7 +1,9 @@
 //! The thread that unmaps and deletes old segments, so that no other thread pays for it.
 //!
 //! Invariants:
-//! - files go in the order they came, oldest first: a crash in between leaves a log without gaps;
+//! - files go in the order they came, oldest first: a crash in between leaves a log without gaps, and one that cannot
+//!   be removed is tried again before the next;
+//! - `gone_to` follows the disk: whatever lies in front of it comes back after no crash;
 //! - a segment in use by a reader is kept mapped until the last reader is done, its file goes before that: who
 //!   reads slowly holds no younger file on the disk;
 //! - only a segment nobody maps is recycled: a slice never sees another record's bytes.
@@ -9,7 +11,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,6 +32,7 @@ pub struct Reaper {
     // Dropped before the thread is waited for: without a sender it ends.
     inbox: Sender<Arc<Segment>>,
     pinned: Arc<AtomicUsize>,
+    gone_to: Arc<AtomicU64>,
     _thread: Arc<Thread>,
 }
 
@@ -39,23 +42,41 @@ struct Thread {
 }
 
 impl Reaper {
-    /// Starts the thread; it keeps up to `recycled_max` files of `segment_bytes` for use again.
-    pub fn start(paths: &Paths, segment_bytes: u64, recycled_max: u32) -> Result<Reaper, StoreError> {
+    /// Starts the thread for a log that begins at `log_min` on the disk; it keeps up to `recycled_max` files of
+    /// `segment_bytes` for use again.
+    pub fn start(
+        paths: &Paths,
+        log_min: u64,
+        segment_bytes: u64,
+        recycled_max: u32,
+    ) -> Result<Reaper, StoreError> {
         let (inbox, outbox) = channel();
         let pinned = Arc::new(AtomicUsize::new(0));
+        let gone_to = Arc::new(AtomicU64::new(log_min));
         let dir = paths.recycled();
-        let work = Work { dir: dir.clone(), segment_bytes, recycled_max, pinned: Arc::clone(&pinned) };
+        let work = Work {
+            dir: dir.clone(),
+            segment_bytes,
+            recycled_max,
+            pinned: Arc::clone(&pinned),
+            gone_to: Arc::clone(&gone_to),
+        };
         let thread = std::thread::Builder::new()
             .name("segment-reaper".to_owned())
             .spawn(move || work.run(&outbox))
             .map_err(StoreError::io("start a thread for", &dir))?;
-        Ok(Reaper { inbox, pinned, _thread: Arc::new(Thread { handle: Some(thread) }) })
+        Ok(Reaper { inbox, pinned, gone_to, _thread: Arc::new(Thread { handle: Some(thread) }) })
     }
 
     /// Deletes or recycles the file of `segment`, which is in no list any more.
     pub fn delete(&self, segment: Arc<Segment>) {
         // The thread lives as long as this sender: it cannot be gone.
         let _sent = self.inbox.send(segment);
+    }
+
+    /// Where the log begins on the disk: no file in front of this offset is there any more, after a crash neither.
+    pub fn gone_to(&self) -> u64 {
+        self.gone_to.load(Ordering::Acquire)
     }
 
     /// Deleted segments that readers still hold.
@@ -77,6 +98,7 @@ struct Work {
     segment_bytes: u64,
     recycled_max: u32,
     pinned: Arc<AtomicUsize>,
+    gone_to: Arc<AtomicU64>,
 }
 
 impl Work {
@@ -100,26 +122,45 @@ impl Work {
 
     /// Gets rid of files from the oldest on, and of maps that nobody uses any more.
     fn look(&self, held: &mut Held, is_last: bool) {
+        let before = held.deleted.len();
         while let Some(oldest) = held.waiting.front() {
             let is_in_use = is_in_use(oldest);
             held.looks += 1;
             if is_in_use && !is_last && held.looks < LOOKS_MAX {
                 break;
             }
-            if is_in_use || is_last || !self.recycle(oldest) {
-                self.delete(oldest);
+            let is_gone = !is_in_use && !is_last && self.recycle(oldest) || self.delete(oldest, held.fails);
+            if !is_gone {
+                held.fails += 1;
+                break;
             }
-            held.looks = 0;
+            (held.looks, held.fails) = (0, 0);
             held.deleted.extend(held.waiting.pop_front());
         }
+        self.publish(&held.deleted[before..]);
         held.deleted.retain(is_in_use);
     }
 
-    fn delete(&self, segment: &Segment) {
-        match remove(segment.path()) {
-            Ok(()) => tracing::info!(path = %segment.path().display(), "segment deleted"),
-            Err(error) => tracing::warn!(%error, "cannot delete a segment"),
+    /// Says that these files are gone, once no loss of power can bring them back.
+    fn publish(&self, gone: &[Arc<Segment>]) {
+        let Some((end, dir)) = gone.last().and_then(|last| Some((last.end(), last.path().parent()?))) else {
+            return;
+        };
+        match sync_dir(dir) {
+            Ok(()) => drop(self.gone_to.fetch_max(end, Ordering::AcqRel)),
+            // The next file that goes takes these names with it, or the next start sees what is there.
+            Err(error) => tracing::warn!(%error, "it is not sure that deleted segments are off the disk"),
         }
+    }
+
+    fn delete(&self, segment: &Segment, fails: u32) -> bool {
+        let removed = remove(segment.path());
+        match &removed {
+            Ok(()) => tracing::info!(path = %segment.path().display(), "segment deleted"),
+            Err(error) if fails == 0 => tracing::warn!(%error, "cannot delete a segment; it is tried again"),
+            Err(_) => {}
+        }
+        removed.is_ok()
     }
 
     fn recycle(&self, segment: &Segment) -> bool {
@@ -152,6 +193,8 @@ struct Held {
     waiting: VecDeque<Arc<Segment>>,
     /// How often the oldest was looked at.
     looks: u32,
+    /// How often it could not be removed.
+    fails: u32,
     /// Their files are gone; readers still have them mapped.
     deleted: Vec<Arc<Segment>>,
 }
@@ -178,7 +221,7 @@ mod tests {
 
     fn full_at(dir: &Path, start: u64) -> Arc<Segment> {
         let mut writer = SegmentWriter::create(dir, start, 4096, Allocate::Now).unwrap();
-        writer.append(&[1; 4096]);
+        writer.append(&[1; 4096]).unwrap();
         Arc::clone(writer.segment())
     }
 
@@ -198,7 +241,13 @@ mod tests {
     }
 
     fn work(paths: &Paths) -> Work {
-        Work { dir: paths.recycled(), segment_bytes: 4096, recycled_max: 1, pinned: Arc::default() }
+        Work {
+            dir: paths.recycled(),
+            segment_bytes: 4096,
+            recycled_max: 1,
+            pinned: Arc::default(),
+            gone_to: Arc::default(),
+        }
     }
 
     /// A kill would leave a log with a hole in it otherwise, and a log with a hole is not opened.
@@ -226,6 +275,26 @@ mod tests {
         assert!(held.is_empty());
     }
 
+    /// What derives from a segment goes when its file is gone, and not before.
+    #[test]
+    fn a_file_that_cannot_be_removed_holds_the_younger_ones_until_it_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = Work { recycled_max: 0, ..work(&Paths::below(dir.path())) };
+        let segments: VecDeque<_> = [0, 4096].map(|start| full_at(dir.path(), start)).into();
+        let paths: Vec<_> = segments.iter().map(|segment| segment.path().to_path_buf()).collect();
+        let mut held = Held { waiting: segments, ..Held::default() };
+        let fault = faults::arm(&paths[0], Op::Remove, 0, 5);
+        for _ in 0..3 {
+            work.look(&mut held, false);
+        }
+        assert!(fault.has_struck() && paths[1].try_exists().unwrap());
+        assert_eq!((held.waiting.len(), work.gone_to.load(Ordering::Relaxed)), (2, 0));
+        drop(fault);
+        work.look(&mut held, false);
+        assert!(held.is_empty() && paths.iter().all(|path| !path.try_exists().unwrap()));
+        assert_eq!(work.gone_to.load(Ordering::Relaxed), 8192);
+    }
+
     #[test]
     fn a_segment_in_use_is_pinned_and_still_readable() {
         let dir = tempfile::tempdir().unwrap();
@@ -239,7 +308,7 @@ mod tests {
     #[test]
     fn the_thread_ends_with_the_last_handle_and_deletes_what_it_has() {
         let dir = tempfile::tempdir().unwrap();
-        let reaper = Reaper::start(&Paths::below(dir.path()), 4096, 0).unwrap();
+        let reaper = Reaper::start(&Paths::below(dir.path()), 0, 4096, 0).unwrap();
         let segment = full(dir.path());
         let slice = segment.bytes(10, 5).unwrap();
         let path = segment.path().to_path_buf();

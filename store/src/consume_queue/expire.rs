@@ -19,16 +19,8 @@ impl ConsumeQueue {
         if self.min_log.load(Ordering::Relaxed) > log_min {
             return Ok(());
         }
-        let bytes = self.kind().unit_bytes();
-        let Some(first) = self.first_byte() else { return Ok(()) };
-        let end = self.end.load(Ordering::Acquire) / bytes;
-        let is_alive = |index: u64| match self.peek(index * bytes) {
-            Ok(Found::Unit(unit)) => unit.log_offset >= log_min,
-            _ => false,
-        };
-        let first = first / bytes;
-        let index = if is_alive(first) { first } else { search(first, end, is_alive) };
-        let (min, min_log) = match self.peek(index * bytes)? {
+        let Some(position) = self.first_alive(log_min) else { return Ok(()) };
+        let (min, min_log) = match self.peek(position)? {
             Found::Unit(unit) => (unit.queue_offset, unit.log_offset + 1),
             _ => (self.max_offset(), 0),
         };
@@ -40,12 +32,25 @@ impl ConsumeQueue {
     /// Moves the minimum and deletes the files whose records are all before `log_min`; tells how many.
     pub(crate) fn expire(&self, log_min: u64) -> Result<usize, StoreError> {
         self.correct_min(log_min)?;
-        Ok(self.expire_files(log_min)? + self.expire_extension()?)
+        Ok(self.expire_files(log_min)? + self.expire_extension(log_min)?)
     }
 
-    /// Deletes what the extension holds of messages that cannot be read any more.
-    fn expire_extension(&self) -> Result<usize, StoreError> {
-        let Some(position) = self.position_of(self.min_offset()) else { return Ok(0) };
+    /// Byte position of the first unit whose record is not before `log_min`, or the end; none in an empty queue.
+    fn first_alive(&self, log_min: u64) -> Option<u64> {
+        let bytes = self.kind().unit_bytes();
+        let first = self.first_byte()? / bytes;
+        let end = self.end.load(Ordering::Acquire) / bytes;
+        let is_alive = |index: u64| match self.peek(index * bytes) {
+            Ok(Found::Unit(unit)) => unit.log_offset >= log_min,
+            _ => false,
+        };
+        let index = if is_alive(first) { first } else { search(first, end, is_alive) };
+        Some(index * bytes)
+    }
+
+    /// Deletes what the extension holds of messages before `log_min`.
+    fn expire_extension(&self, log_min: u64) -> Result<usize, StoreError> {
+        let Some(position) = self.first_alive(log_min) else { return Ok(0) };
         match self.peek(position)? {
             Found::Unit(unit) if is_address(unit.tags_code) => self.extension()?.expire(unit.tags_code),
             _ => Ok(0),

@@ -1,11 +1,14 @@
 //! Carries out what retention has decided: log, queues and index, in this order.
 //!
 //! Invariants:
-//! - the log loses its oldest segments first; what derives from them follows and is never ahead;
+//! - the log loses its oldest segments first; what derives from them goes once their files are off the disk, which may
+//!   be a round later: whatever segment a start finds, it finds its units too;
+//! - readers lose units and records at once, before any file goes;
 //! - nothing here is called by a thread that must not wait for the disk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{DiskUse, Moment, Plan, SpaceGuard, ages, disk_use, plan};
 use crate::clock::Clock;
@@ -27,6 +30,8 @@ pub struct Keeper {
     pub(crate) reaper: Reaper,
     pub(crate) space: SpaceGuard,
     pub(crate) zone: LocalTime,
+    /// Log offset up to which queues and index have lost their files.
+    pub(crate) expired_to: Arc<AtomicU64>,
 }
 
 /// What one run has found and done.
@@ -36,7 +41,7 @@ pub struct Cleaned {
     pub disk: DiskUse,
     /// What was deleted of the log, if anything.
     pub plan: Option<Plan>,
-    /// Files of queues and index that went with it.
+    /// Files of queues and index that went, since nothing they speak of is on the disk any more.
     pub derived_files: usize,
 }
 
@@ -54,18 +59,35 @@ impl Keeper {
         let now_ms = clock.now_ms();
         let moment = Moment { now_ms, hour: self.zone.hour(now_ms), disk, is_asked };
         let plan = plan(config, &ages(&self.reader), &moment);
-        let derived_files = plan.map_or(Ok(0), |plan| self.carry_out(&plan))?;
-        Ok(Cleaned { disk, plan, derived_files })
+        if let Some(plan) = &plan {
+            self.carry_out(plan)?;
+        }
+        Ok(Cleaned { disk, plan, derived_files: self.follow()? })
     }
 
-    fn carry_out(&self, plan: &Plan) -> Result<usize, StoreError> {
-        for segment in self.reader.segments().take_before(plan.log_min) {
+    fn carry_out(&self, plan: &Plan) -> Result<(), StoreError> {
+        let taken = self.reader.segments().take_before(plan.log_min);
+        let log_min = self.reader.min_offset();
+        self.queues.correct_min(log_min)?;
+        for segment in taken {
             self.reaper.delete(segment);
         }
-        let log_min = self.reader.min_offset();
-        let derived_files = self.queues.expire(log_min)? + self.index.expire(log_min)?;
         let Plan { segments, reason, .. } = *plan;
-        tracing::info!(segments, ?reason, log_min, derived_files, "old messages deleted");
+        tracing::info!(segments, ?reason, log_min, "old messages deleted");
+        Ok(())
+    }
+
+    /// Deletes the files of queues and index that speak of nothing on the disk any more; tells how many.
+    fn follow(&self) -> Result<usize, StoreError> {
+        let gone_to = self.reaper.gone_to();
+        if self.expired_to.load(Ordering::Relaxed) >= gone_to {
+            return Ok(0);
+        }
+        let derived_files = self.queues.expire(gone_to)? + self.index.expire(gone_to)?;
+        self.expired_to.store(gone_to, Ordering::Relaxed);
+        if derived_files > 0 {
+            tracing::info!(log_min = gone_to, derived_files, "files of queues and index followed the log");
+        }
         Ok(derived_files)
     }
 }
@@ -82,6 +104,7 @@ mod tests {
         let config = StoreConfig {
             log_segment_bytes: 65_536,
             queue_file_bytes: 1_200,
+            recycled_max: 0,
             disk_free_floor_bytes: 0,
             disk_full_percent: 100,
             disk_clean_percent: 99,
@@ -103,6 +126,48 @@ mod tests {
         Arc::new(ManualClock::at(i64::MAX / 2))
     }
 
+    /// Waits until the segments are off the disk, and has their units follow.
+    fn follow(opened: &Opened) -> usize {
+        while opened.reaper.gone_to() < opened.reader.min_offset() {
+            std::thread::yield_now();
+        }
+        opened.keeper.follow().unwrap()
+    }
+
+    fn files_below(dir: &std::path::Path) -> usize {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| if entry.path().is_dir() { files_below(&entry.path()) } else { 1 }).sum()
+    }
+
+    /// The kill that comes when expired segments are out of the log and still on the disk: the next start takes them
+    /// for part of the log, so it must find their units.
+    #[test]
+    fn units_stay_until_the_segments_they_speak_of_are_off_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = filled(&dir);
+        let derived =
+            || files_below(&dir.path().join("consumequeue")) + files_below(&dir.path().join("index"));
+        let before = derived();
+        let fault = crate::faults::arm(&dir.path().join("commitlog"), crate::faults::Op::Remove, 0, 5);
+        let cleaned = opened.keeper.clean(&opened.config, &later(), true).unwrap();
+        assert!(cleaned.plan.is_some() && opened.reader.min_offset() > 0);
+        while !fault.has_struck() {
+            std::thread::yield_now();
+        }
+        assert_eq!((opened.keeper.follow().unwrap(), derived()), (0, before));
+        let queue = opened.queues.get(Sample::TOPIC, 0).unwrap();
+        assert!(queue.min_offset() > 0, "readers are told at once");
+        let killed = tempfile::tempdir().unwrap();
+        crate::testing::copy_dir(dir.path(), killed.path()).unwrap();
+        let config = StoreConfig { dir: killed.path().to_path_buf(), ..opened.config.clone() };
+        let again = open(config, Arc::new(ManualClock::at(0))).unwrap();
+        assert_eq!(again.reader.min_offset(), 0);
+        let queue = again.queues.get(Sample::TOPIC, 0).unwrap();
+        assert_eq!((queue.min_offset(), queue.max_offset(), queue.units(0, 400).count()), (0, 400, 400));
+        drop(fault);
+        assert!(follow(&opened) > 0 && derived() < before);
+    }
+
     #[test]
     fn expired_segments_take_their_units_with_them_and_the_last_stays() {
         let dir = tempfile::tempdir().unwrap();
@@ -113,7 +178,7 @@ mod tests {
             cleaned.plan.map(|plan| (plan.segments, plan.reason)),
             Some((segments - 1, Reason::Asked))
         );
-        assert!(cleaned.derived_files > 0);
+        assert!(cleaned.derived_files + follow(&opened) > 0);
         let queue = opened.queues.get(Sample::TOPIC, 0).unwrap();
         let first = queue.unit(queue.min_offset()).unwrap();
         assert!(first.log_offset >= opened.reader.min_offset());
@@ -136,6 +201,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let opened = filled(&dir);
         opened.keeper.clean(&opened.config, &later(), true).unwrap();
+        follow(&opened);
         let (log_min, config) = (opened.reader.min_offset(), opened.config.clone());
         let min = opened.queues.get(Sample::TOPIC, 0).unwrap().min_offset();
         drop(opened);

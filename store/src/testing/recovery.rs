@@ -77,7 +77,7 @@ fn killed() -> &'static Path {
     made.path()
 }
 
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     if from.is_file() {
         return std::fs::copy(from, to).map(drop);
     }
