@@ -81,19 +81,6 @@ pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], at: u64) -> io::R
     Ok(())
 }
 
-/// Copies `bytes` to the front of `into`, which is mapped from `path`.
-#[inline(always)]
-pub(crate) fn copy(path: &Path, bytes: &[u8], into: &mut [u8]) {
-    moment(When::Before, Op::Store, path);
-    if cfg!(feature = "crash-points") {
-        let half = bytes.len() / 2;
-        into[..half].copy_from_slice(&bytes[..half]);
-        moment(When::Midst, Op::Store, path);
-    }
-    into[..bytes.len()].copy_from_slice(bytes);
-    moment(When::After, Op::Store, path);
-}
-
 /// Does `act`, which stores through a map of `path`.
 #[inline(always)]
 pub(crate) fn store<T>(path: &Path, act: impl FnOnce() -> T) -> T {

@@ -6,6 +6,7 @@
 //! - `unsafe` stands in `mmap.rs` alone.
 
 pub mod abort_mark;
+mod blocks;
 pub mod checkpoint;
 pub mod clock;
 pub mod commit_log;

@@ -178,7 +178,7 @@ mod tests {
         let segments = Arc::new(Segments::new(vec![Arc::clone(writer.segment())]));
         let reader = LogReader::new(segments, Arc::new(Positions::at(4096, 4096)), 4096);
         assert_eq!(reader.rest(4096, 100).unwrap().len(), 0);
-        writer.append(b"hello");
+        writer.append(b"hello").unwrap();
         assert_eq!(&reader.slice(4096, 5).unwrap()[..], b"hello");
         assert_eq!(&reader.rest(4097, 3).unwrap()[..], b"ell");
         assert_eq!(&reader.rest(4097, 300).unwrap()[..], b"ello");

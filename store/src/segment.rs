@@ -41,7 +41,7 @@ pub fn segment_name(start: u64) -> String {
 pub enum Allocate {
     /// All now, so that no later store can hit a full disk.
     Now,
-    /// As they are written; for small derived files that can be made again.
+    /// As they are written through the file; for small derived files that can be made again.
     Sparse,
 }
 
@@ -189,14 +189,16 @@ impl SegmentWriter {
         faults::write_at(file, path, bytes, offset - start).map_err(StoreError::io("write", path))
     }
 
-    /// Copies `bytes` to the position and makes them final.
+    /// Writes `bytes` at the position and makes them final.
     ///
     /// # Panics
     /// If they do not fit.
-    pub fn append(&mut self, bytes: &[u8]) {
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        assert!(bytes.len() <= self.remaining(), "a segment does not grow");
         let to = self.position() + bytes.len() as u64;
-        faults::copy(&self.segment.path, bytes, self.writer.tail());
+        self.write(bytes)?;
         self.publish(to);
+        Ok(())
     }
 }
 
@@ -236,7 +238,7 @@ mod tests {
     fn appended_bytes_are_read_by_their_offset() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = SegmentWriter::create(dir.path(), 65_536, 4096, Allocate::Now).unwrap();
-        writer.append(b"hello");
+        writer.append(b"hello").unwrap();
         let segment = Arc::clone(writer.segment());
         assert_eq!(segment.slice(65_537, 4), Some(&b"ello"[..]));
         assert_eq!(segment.slice(65_537, 5), None);
@@ -249,7 +251,7 @@ mod tests {
     fn a_slice_outlives_its_segment_and_its_file() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = SegmentWriter::create(dir.path(), 0, 4096, Allocate::Sparse).unwrap();
-        writer.append(b"hello");
+        writer.append(b"hello").unwrap();
         let bytes = writer.segment().bytes(1, 3).unwrap();
         std::fs::remove_file(writer.segment().path()).unwrap();
         drop(writer);
@@ -259,7 +261,7 @@ mod tests {
     #[test]
     fn an_existing_file_opens_with_its_content_unpublished() {
         let dir = tempfile::tempdir().unwrap();
-        SegmentWriter::create(dir.path(), 0, 4096, Allocate::Now).unwrap().append(b"hello");
+        SegmentWriter::create(dir.path(), 0, 4096, Allocate::Now).unwrap().append(b"hello").unwrap();
         let writer = SegmentWriter::open(&dir.path().join(segment_name(0)), 0, 4096).unwrap();
         assert_eq!(&writer.whole()[..5], b"hello");
         assert_eq!(writer.position(), 0);

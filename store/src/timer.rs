@@ -192,6 +192,7 @@ impl TimerStore {
         let mut kind = UNIT_DEFAULT;
         kind |= if is_roll { UNIT_ROLL } else { 0 };
         kind |= if timer.is_delete { UNIT_DELETE } else { 0 };
+        self.wheel.reserve(&self.flusher.paths.wheel, slot_ms)?;
         let slot = self.wheel.get(slot_ms);
         let delay_ms = i32::try_from(slot_ms - write_ms).expect("the window is shorter than 24 days");
         let position = self.log.append(&TimerUnit {

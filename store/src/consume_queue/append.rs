@@ -94,7 +94,7 @@ impl ConsumeQueue {
         unit: &Unit,
         store_timestamp_ms: i64,
     ) -> Result<(), StoreError> {
-        let map = file.map()?;
+        let map = file.writable(position, self.kind().unit_bytes())?;
         let at = file.at(position);
         let log_offset = unit.log_offset.cast_signed();
         let size = unit.size.cast_signed();
@@ -139,7 +139,7 @@ impl ConsumeQueue {
         let position = unit.queue_offset.cast_unsigned() * UNIT_BYTES as u64;
         let start = position - position % bytes;
         let file = self.files.append(&self.dir(), start, bytes)?;
-        let map = file.map()?;
+        let map = file.writable(start, position - start)?;
         let words = PlainUnit::PRE_BLANK.words();
         for at in (0..file.at(position)).step_by(4) {
             map.word(at).store(words[at / 4 % words.len()].to_be(), Ordering::Relaxed);

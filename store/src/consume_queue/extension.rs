@@ -110,7 +110,7 @@ impl QueueExtension {
         bytes.extend_from_slice(&unit.store_timestamp_ms.to_be_bytes());
         bytes.extend_from_slice(&bit_bytes.to_be_bytes());
         bytes.extend_from_slice(&unit.bits);
-        file.map()?.write(file.at(position), &bytes);
+        file.writable(position, size as u64)?.write(file.at(position), &bytes);
         self.end.store(position + size as u64, Ordering::Release);
         Ok(position.cast_signed().wrapping_add(i64::MIN))
     }
@@ -135,7 +135,7 @@ impl QueueExtension {
             Some(file) if position + size + END_BYTES <= file.end() => Ok((file, position)),
             Some(file) => {
                 if position + 2 <= file.end() {
-                    file.map()?.write(file.at(position), &(-1_i16).to_be_bytes());
+                    file.writable(position, 2)?.write(file.at(position), &(-1_i16).to_be_bytes());
                 }
                 Ok((self.files.append(&self.dir, file.end(), self.file_bytes)?, file.end()))
             }

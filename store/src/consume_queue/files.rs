@@ -1,6 +1,7 @@
 //! The files of one queue: named by the byte they start with, opened when first needed.
 //!
 //! Invariants:
+//! - who writes has reserved the blocks: no store through a map finds the disk full;
 //! - all files of a queue have the same size, and each begins where the one before it ends;
 //! - a queue nobody has written has no file, and a file nobody has needed is not mapped;
 //! - the list changes by whole new lists, so a reader keeps what it has and waits for nobody.
@@ -12,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 
+use crate::blocks::{self, Reserved};
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::WordMap;
@@ -24,12 +26,14 @@ pub(crate) struct QueueFile {
     bytes: u64,
     path: PathBuf,
     map: OnceLock<WordMap>,
+    reserved: Reserved,
 }
 
 impl QueueFile {
     /// A file that exists in `dir` and begins with byte `start` of its queue.
     pub(crate) fn existing(dir: &Path, start: u64, bytes: u64) -> QueueFile {
-        QueueFile { start, bytes, path: dir.join(file_name(start)), map: OnceLock::new() }
+        let path = dir.join(file_name(start));
+        QueueFile { start, bytes, path, map: OnceLock::new(), reserved: Reserved::default() }
     }
 
     /// First byte of the queue in this file.
@@ -70,6 +74,20 @@ impl QueueFile {
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
         let len = usize::try_from(self.bytes).expect("the size of a queue file fits the address space");
         WordMap::open(&file, len)
+    }
+
+    /// The mapped file, with blocks for the bytes from `position` of the queue on. For its one writer.
+    #[inline]
+    pub(crate) fn writable(&self, position: u64, bytes: u64) -> Result<&WordMap, StoreError> {
+        let at = position - self.start;
+        self.reserved.reserve(&self.path, at..at + bytes, self.bytes)?;
+        self.map()
+    }
+
+    /// Makes all bytes from `position` of the queue on zero.
+    pub(crate) fn clear(&self, position: u64) -> Result<(), StoreError> {
+        self.reserved.forget();
+        blocks::clear(&self.path, position - self.start)
     }
 
     /// Takes the pages before byte `position` of the queue out of this process; the page cache keeps them.
@@ -172,7 +190,8 @@ impl QueueFiles {
                     return Arc::clone(file);
                 }
                 let (start, bytes, path) = (file.start, file.bytes, file.path.clone());
-                Arc::new(QueueFile { start, bytes, path, map: OnceLock::new() })
+                let reserved = file.reserved.again();
+                Arc::new(QueueFile { start, bytes, path, map: OnceLock::new(), reserved })
             };
             list.iter().enumerate().map(fresh).collect()
         });

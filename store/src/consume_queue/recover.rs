@@ -7,20 +7,16 @@
 //!
 //! Files are read here, not mapped: a start must not cost a map for each queue.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-use rustix::fs::FallocateFlags;
 
 use super::batch::search;
 use super::files::QueueFile;
 use super::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
 use super::{ConsumeQueue, QueueKind, Unit};
 use crate::error::StoreError;
-use crate::faults::{self, Op};
-use crate::mmap::PAGE_BYTES;
 
 /// Units read at once while looking for the end: few at first, as most queues are short, then more.
 const CHUNK_UNITS_MIN: u64 = 80;
@@ -255,7 +251,7 @@ impl ConsumeQueue {
         // The first file stays, even empty: its name keeps the offset.
         self.files.retain(|file| file.start() < end || (file.start() == first && first > 0))?;
         if let Some(file) = self.files.list().last().filter(|file| end < file.end()) {
-            clear(file, end.max(file.start()) - file.start())?;
+            file.clear(end.max(file.start()))?;
         }
         self.publish_end(end)
     }
@@ -346,52 +342,4 @@ impl ConsumeQueue {
 fn follows(before: Option<&Unit>, unit: &Unit) -> bool {
     before
         .is_none_or(|before| unit.log_offset >= before.log_end() && unit.queue_offset == before.next_offset())
-}
-
-/// Makes all bytes of the file from `at` on zero.
-fn clear(file: &QueueFile, at: u64) -> Result<(), StoreError> {
-    if let Some(map) = file.mapped() {
-        let at = usize::try_from(at).expect("the size of a queue file fits the address space");
-        faults::store(file.path(), || map.write(at, &vec![0; map.len() - at]));
-        return Ok(());
-    }
-    let disk = OpenOptions::new().read(true).write(true).open(file.path());
-    let disk = disk.map_err(StoreError::io("open", file.path()))?;
-    if is_clear(&disk, at, file.end() - file.start()).map_err(StoreError::io("read", file.path()))? {
-        return Ok(());
-    }
-    let full = file.end() - file.start();
-    faults::pass(Op::Allocate, file.path(), || punch(&disk, at, full))
-        .map_err(StoreError::io("cut", file.path()))
-}
-
-/// Takes the blocks from `at` to `end` out of the file. Its length stays as it is, at any moment where that can be
-/// had: a crash in between must not leave a file of another size.
-fn punch(disk: &File, at: u64, end: u64) -> std::io::Result<()> {
-    let keep = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match rustix::fs::fallocate(disk, keep, at, end - at) {
-        Err(rustix::io::Errno::OPNOTSUPP) => {
-            disk.set_len(at)?;
-            disk.set_len(end)
-        }
-        done => Ok(done?),
-    }
-}
-
-/// Whether all bytes from `at` to `end` are zero. May say no where they are, never yes where they are not.
-fn is_clear(disk: &File, at: u64, end: u64) -> std::io::Result<bool> {
-    let near = at.saturating_add(1).next_multiple_of(PAGE_BYTES as u64).min(end);
-    let mut rest = vec![0; usize::try_from(near - at).expect("less than a page")];
-    disk.read_exact_at(&mut rest, at)?;
-    if rest.iter().any(|byte| *byte != 0) {
-        return Ok(false);
-    }
-    if near == end {
-        return Ok(true);
-    }
-    // The file system knows where it has blocks; behind the end of a queue it has none.
-    match rustix::fs::seek(disk, rustix::fs::SeekFrom::Data(near)) {
-        Err(rustix::io::Errno::NXIO) => Ok(true),
-        _ => Ok(false),
-    }
 }

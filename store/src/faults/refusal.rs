@@ -36,6 +36,12 @@ pub fn arm(dir: &Path, op: Op, nth: u64, errno: i32) -> Fault {
 }
 
 impl Fault {
+    /// How often such an operation was tried so far.
+    #[cfg(test)]
+    pub(crate) fn seen(&self) -> u64 {
+        PLANS.get(&self.dir).map_or(0, |plan| plan.seen.load(Ordering::Relaxed))
+    }
+
     /// Whether it has come to pass.
     pub fn has_struck(&self) -> bool {
         PLANS.get(&self.dir).is_some_and(|plan| plan.seen.load(Ordering::Relaxed) > plan.nth)

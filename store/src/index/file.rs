@@ -3,7 +3,8 @@
 //! Invariants:
 //! - an entry links only to an older one, so every walk ends;
 //! - an entry is complete before its slot points at it, so readers need no lock;
-//! - entries are in the order of the log.
+//! - entries are in the order of the log;
+//! - the blocks of an entry, and of all slots, are reserved before it is stored.
 //!
 //! | at | bytes | meaning |
 //! |---|---|---|
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::header::{HEADER_BYTES, IndexHeader};
+use crate::blocks::Reserved;
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::WordMap;
@@ -65,6 +67,7 @@ pub(crate) struct IndexFile {
     slots_used: AtomicU32,
     next_entry: AtomicU32,
     flushed_entry: AtomicU32,
+    reserved: Reserved,
 }
 
 impl IndexFile {
@@ -79,6 +82,7 @@ impl IndexFile {
         let size = || file.set_len(geometry.file_bytes());
         faults::pass(Op::Allocate, &path, size).map_err(StoreError::io("size", &path))?;
         let made = IndexFile::open(path, geometry)?;
+        made.make_room(1)?;
         made.adopt(header);
         made.write_header();
         Ok(made)
@@ -102,6 +106,7 @@ impl IndexFile {
             slots_used: AtomicU32::new(0),
             next_entry: AtomicU32::new(1),
             flushed_entry: AtomicU32::new(0),
+            reserved: Reserved::default(),
         };
         opened.adopt(&header);
         Ok(opened)
@@ -136,9 +141,10 @@ impl IndexFile {
 
     /// Adds an entry. The caller has seen that the file is not full.
     #[inline]
-    pub(crate) fn put(&self, hash: u32, log_offset: u64, store_timestamp_ms: i64) {
+    pub(crate) fn put(&self, hash: u32, log_offset: u64, store_timestamp_ms: i64) -> Result<(), StoreError> {
         let number = self.next_entry.load(Ordering::Relaxed);
         debug_assert!(number < self.geometry.entries, "a full index file takes no entry");
+        self.make_room(number)?;
         if number == 1 {
             self.begin_ms.store(store_timestamp_ms, Ordering::Relaxed);
             self.begin_log_offset.store(log_offset, Ordering::Relaxed);
@@ -156,6 +162,14 @@ impl IndexFile {
         self.end_ms.store(store_timestamp_ms, Ordering::Relaxed);
         self.end_log_offset.store(log_offset, Ordering::Relaxed);
         self.next_entry.store(number + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Reserves the blocks of head, slots and entries up to this one.
+    #[inline]
+    fn make_room(&self, number: u32) -> Result<(), StoreError> {
+        let to = self.entry_at(number.saturating_add(1).min(self.geometry.entries)) as u64;
+        self.reserved.reserve(&self.path, 0..to, self.geometry.file_bytes())
     }
 
     /// Brings the head in the file up to date; done once for many entries.
@@ -218,12 +232,13 @@ impl IndexFile {
     /// Keeps the first `count` entries and makes all chains anew from them, so that neither a torn slot nor
     /// an entry that is gone is ever followed. The entries of the last record kept go too: they may be
     /// incomplete, and the log has them.
-    pub(crate) fn cut(&self, count: u32) {
+    pub(crate) fn cut(&self, count: u32) -> Result<(), StoreError> {
         let mut count = count;
         let last = if count > 0 { self.entry(count).log_offset } else { 0 };
         while count > 0 && self.entry(count).log_offset == last {
             count -= 1;
         }
+        self.make_room(count)?;
         faults::store(&self.path, || {
             for slot in 0..self.geometry.slots {
                 self.slot(slot).store(0, Ordering::Relaxed);
@@ -245,6 +260,7 @@ impl IndexFile {
         header.next_entry = count + 1;
         self.adopt(&header);
         self.write_header();
+        Ok(())
     }
 
     /// Forces the file to the disk if it has entries that are not there yet.
@@ -343,7 +359,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = file(dir.path());
         for number in 0..30 {
-            file.put(number % 10, u64::from(number) * 100, 5_000 + i64::from(number) * 500);
+            file.put(number % 10, u64::from(number) * 100, 5_000 + i64::from(number) * 500).unwrap();
         }
         assert_eq!(found(&file, 3, 0, i64::MAX), [2300, 1300, 300]);
         assert_eq!(found(&file, 10, 0, i64::MAX), [] as [u64; 0]);
@@ -356,7 +372,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = file(dir.path());
         for (log_offset, time_ms) in [(100, 5_000), (200, 6_999), (300, 8_500)] {
-            file.put(1, log_offset, time_ms);
+            file.put(1, log_offset, time_ms).unwrap();
         }
         assert_eq!(found(&file, 1, 6_999, 6_999), [200]);
         assert_eq!(found(&file, 1, 0, 5_000), [100]);
@@ -369,18 +385,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = file(dir.path());
         for number in 0..30 {
-            file.put(number % 10, u64::from(number / 2) * 100, 5_000 + i64::from(number) * 500);
+            file.put(number % 10, u64::from(number / 2) * 100, 5_000 + i64::from(number) * 500).unwrap();
         }
         file.slot(3).store(39_u32.to_be(), Ordering::Relaxed);
         let keep = file.count_while(|entry, time_ms| entry.log_offset < 1000 && time_ms < 11_000);
         assert_eq!(keep, 12);
-        file.cut(keep);
+        file.cut(keep).unwrap();
         // Both entries of the last record are gone.
         assert_eq!((file.header().next_entry, file.end_log_offset()), (11, 400));
         assert_eq!(found(&file, 3, 0, i64::MAX), [100]);
         let again = IndexFile::open(file.path().to_path_buf(), GEOMETRY).unwrap();
         assert_eq!(again.header(), file.header());
-        again.put(3, 500, 20_000);
+        again.put(3, 500, 20_000).unwrap();
         assert_eq!(found(&again, 3, 0, i64::MAX), [500, 100]);
     }
 
@@ -388,8 +404,8 @@ mod tests {
     fn a_chain_that_points_forward_ends_the_walk() {
         let dir = tempfile::tempdir().unwrap();
         let file = file(dir.path());
-        file.put(1, 100, 5_000);
-        file.put(1, 200, 5_000);
+        file.put(1, 100, 5_000).unwrap();
+        file.put(1, 200, 5_000).unwrap();
         file.write_entry(1, &Entry { hash: 1, log_offset: 100, seconds: 0, older: 2 });
         assert_eq!(found(&file, 1, 0, i64::MAX), [200, 100]);
     }

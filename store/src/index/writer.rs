@@ -75,7 +75,7 @@ impl IndexWriter {
             let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);
             if !is_known || durable != Durable::Everything && file.points_beyond() {
                 // A second of doubt: entries know their time in whole seconds.
-                file.cut(file.count_while(|entry, time_ms| durable.holds(entry.log_offset, time_ms + 1000)));
+                file.cut(file.count_while(|entry, time_ms| durable.holds(entry.log_offset, time_ms + 1000)))?;
             }
             // One that a crash left empty goes too. Made again it gets the name it had.
             if file.header().next_entry == 1 {
@@ -119,7 +119,7 @@ impl IndexWriter {
             if header.end_log_offset < log_end {
                 break;
             }
-            file.cut(file.count_while(|entry, _| entry.log_offset < log_end));
+            file.cut(file.count_while(|entry, _| entry.log_offset < log_end))?;
             if file.header().next_entry == 1 {
                 remove(file.path())?;
                 gone.push(file.path().to_path_buf());
@@ -147,7 +147,7 @@ impl IndexWriter {
         let mut any = false;
         for key in record.unique_key.into_iter().chain(keys) {
             let file = self.writable(record.store_timestamp_ms)?;
-            file.put(key_hash(seed, key), record.log_offset, record.store_timestamp_ms);
+            file.put(key_hash(seed, key), record.log_offset, record.store_timestamp_ms)?;
             any = true;
         }
         if any {
@@ -176,7 +176,12 @@ impl IndexWriter {
         self.write_header();
         let path = self.dir.join(file_name(now_ms, self.newest.as_deref()));
         let header = IndexHeader::after(self.current.as_deref().map(IndexFile::header).as_ref());
-        let file = Arc::new(IndexFile::create(path.clone(), self.geometry, &header)?);
+        let made = IndexFile::create(path.clone(), self.geometry, &header);
+        if made.is_err() {
+            // What comes next would not get its name.
+            let _gone = remove(&path);
+        }
+        let file = Arc::new(made?);
         self.newest = Some(path);
         self.reader.push(Arc::clone(&file));
         self.current = Some(file);
@@ -313,7 +318,7 @@ mod tests {
         let current = Arc::clone(index.current.as_ref().unwrap());
         // The batch that was under way had got this far: slots are moved, the head does not know.
         for number in 10..12 {
-            current.put(key_hash(topic_seed("T"), "a"), number * 100, time_of(number));
+            current.put(key_hash(topic_seed("T"), "a"), number * 100, time_of(number)).unwrap();
         }
         drop((index, current));
         let mut index = open(dir.path(), Durable::Before(1_000));

@@ -1,6 +1,7 @@
 //! The timer log: one unit for each timer, linked backwards through its slot (RocketMQ: `TimerLog`).
 //!
 //! Invariants:
+//! - units are written through the file: a full disk is an error, after which the log is as it was;
 //! - units never cross a file; sixteen bytes stay free for the blank that closes it;
 //! - behind the end all bytes of the last file are zero;
 //! - a unit links only to an older one, so every walk along a chain ends.
@@ -12,6 +13,7 @@ use troupemq_codec::timer_record::{
     TimerScan, TimerUnit, UNIT_BLANK_BYTES, UNIT_BYTES, scan_timer_log, timer_blank,
 };
 
+use crate::blocks;
 use crate::error::StoreError;
 use crate::paths::{create_dir, remove};
 use crate::segment::{Allocate, Segment, SegmentWriter};
@@ -55,7 +57,7 @@ impl TimerLog {
                 None => segment.publish(file.start + segment_bytes),
                 Some(end) => {
                     segment.publish(end);
-                    segment.tail().fill(0);
+                    blocks::clear(&file.path, end - file.start)?;
                     writer = Some(segment);
                 }
             }
@@ -84,7 +86,7 @@ impl TimerLog {
         }
         let writer = self.writer.as_mut().expect("a segment was made if there was none");
         let position = writer.position();
-        writer.append(&unit.encode());
+        writer.append(&unit.encode())?;
         Ok(position)
     }
 
@@ -134,14 +136,15 @@ impl TimerLog {
     }
 
     fn roll(&mut self) -> Result<(), StoreError> {
-        if let Some(mut full) = self.writer.take() {
+        create_dir(&self.dir)?;
+        let start = self.segments.last().map_or(0, |last| last.end());
+        let writer = SegmentWriter::create(&self.dir, start, self.segment_bytes, Allocate::Sparse)?;
+        // First the new file, then the blank: without room for more, the log stays as it is.
+        if let Some(full) = &mut self.writer {
             let remaining = i32::try_from(full.remaining()).expect("a segment is shorter than 2 GiB");
-            full.append(&timer_blank(remaining));
+            full.append(&timer_blank(remaining))?;
             full.publish(full.segment().end());
         }
-        create_dir(&self.dir)?;
-        let start = self.end();
-        let writer = SegmentWriter::create(&self.dir, start, self.segment_bytes, Allocate::Sparse)?;
         self.segments.push(Arc::clone(writer.segment()));
         self.writer = Some(writer);
         Ok(())

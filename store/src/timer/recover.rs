@@ -97,19 +97,28 @@ impl TimerStore {
                 broken.push(time_ms);
             }
         })?;
+        let path = &self.flusher.paths.wheel;
         for time_ms in broken {
+            self.wheel.reserve(path, time_ms)?;
             self.wheel.clear(time_ms);
         }
         let mut touched = BTreeSet::new();
+        let mut refused = None;
         self.log.each_from(from, |position, unit| {
             let time_ms = self.floor(unit.due_ms());
-            if time_ms >= read_to_ms {
+            if time_ms >= read_to_ms && refused.is_none() {
+                refused = self.wheel.reserve(path, time_ms).err();
+            }
+            if time_ms >= read_to_ms && refused.is_none() {
                 let position = position.cast_signed();
                 let first = self.wheel.get(time_ms).map_or(position, |slot| slot.first.min(position));
                 self.wheel.put(time_ms, first, position, 0);
                 touched.insert(time_ms);
             }
         });
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
         for time_ms in touched {
             let count = self.chain(time_ms).map(|unit| if unit.is_delete() { -1 } else { 1 }).sum();
             if let Some(slot) = self.wheel.get(time_ms) {

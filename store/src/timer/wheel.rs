@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - the file has 1,209,600 slots of 32 bytes, whatever the precision;
+//! - a slot is stored to after its blocks were reserved;
 //! - a slot belongs to a time only if it holds that time's quotient; else it is empty for it.
 
 use std::collections::BTreeSet;
@@ -9,10 +10,11 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use troupemq_codec::timer_record::{SLOT_BYTES, TimerSlot};
 
+use crate::blocks;
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::WordMap;
@@ -21,6 +23,10 @@ use crate::mmap::WordMap;
 pub(super) const SLOTS: u64 = 2 * 7 * 86_400;
 /// Bytes of the file.
 const FILE_BYTES: u64 = SLOTS * SLOT_BYTES as u64;
+/// Bytes whose blocks are reserved at once: a bit more than an hour of seconds.
+const PIECE_BYTES: usize = 1 << 17;
+/// Pieces of the file.
+const PIECES: usize = (2 * 7 * 86_400 * SLOT_BYTES).div_ceil(PIECE_BYTES);
 /// Bytes read at once while all slots are looked at.
 const CHUNK_BYTES: usize = 1 << 16;
 
@@ -29,6 +35,19 @@ const CHUNK_BYTES: usize = 1 << 16;
 pub(crate) struct Wheel {
     map: Arc<WordMap>,
     precision_ms: i64,
+    pieces: Arc<Pieces>,
+}
+
+/// A bit for each piece of the file.
+#[derive(Debug, Default)]
+struct Bits([AtomicU64; PIECES.div_ceil(64)]);
+
+#[derive(Debug, Default)]
+struct Pieces {
+    /// Somebody may have stored there. The others are not even read: in some file systems that takes memory.
+    used: Bits,
+    /// All blocks are there.
+    reserved: Bits,
 }
 
 impl Wheel {
@@ -42,7 +61,14 @@ impl Wheel {
         faults::pass(Op::Allocate, path, size).map_err(StoreError::io("size", path))?;
         let len = usize::try_from(FILE_BYTES).expect("a wheel fits the address space");
         let map = WordMap::open(&file, len).map_err(StoreError::io("map", path))?;
-        Ok((Wheel { map: Arc::new(map), precision_ms }, !is_there))
+        let pieces = Arc::new(Pieces::default());
+        let mut at = 0;
+        while let Ok(data) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+            let piece = usize::try_from(data).expect("a wheel fits the address space") / PIECE_BYTES;
+            pieces.used.set(piece);
+            at = ((piece + 1) * PIECE_BYTES) as u64;
+        }
+        Ok((Wheel { map: Arc::new(map), precision_ms, pieces }, !is_there))
     }
 
     /// The slot of a time, if it is not empty for it.
@@ -59,7 +85,19 @@ impl Wheel {
         is_other.then(|| slot.time.saturating_mul(self.precision_ms))
     }
 
-    /// Sets the slot of a time.
+    /// Sees to it that the slot of a time can be stored to, whatever the disk is like later.
+    pub(crate) fn reserve(&self, path: &Path, time_ms: i64) -> Result<(), StoreError> {
+        let piece = self.at(time_ms.div_euclid(self.precision_ms)) / PIECE_BYTES;
+        if !self.pieces.reserved.is_set(piece) {
+            let from = (piece * PIECE_BYTES) as u64;
+            blocks::reserve(path, from..(from + PIECE_BYTES as u64).min(FILE_BYTES))?;
+            self.pieces.reserved.set(piece);
+            self.pieces.used.set(piece);
+        }
+        Ok(())
+    }
+
+    /// Sets the slot of a time, which was reserved.
     pub(crate) fn put(&self, time_ms: i64, first: i64, last: i64, count: i32) {
         let quotient = time_ms.div_euclid(self.precision_ms);
         let slot = TimerSlot { time: quotient, first, last, count };
@@ -107,11 +145,24 @@ impl Wheel {
 
     fn read(&self, at: usize) -> TimerSlot {
         let mut bytes = [0; SLOT_BYTES];
+        if !self.pieces.used.is_set(at / PIECE_BYTES) {
+            return TimerSlot::decode(&bytes).expect("a slot has its 32 bytes");
+        }
         for (index, four) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
             let word = self.map.word(at + index * 4).load(Ordering::Relaxed);
             *four = u32::from_be(word).to_be_bytes();
         }
         TimerSlot::decode(&bytes).expect("a slot has its 32 bytes")
+    }
+}
+
+impl Bits {
+    fn is_set(&self, at: usize) -> bool {
+        self.0[at / 64].load(Ordering::Acquire) & 1 << (at % 64) != 0
+    }
+
+    fn set(&self, at: usize) {
+        self.0[at / 64].fetch_or(1 << (at % 64), Ordering::AcqRel);
     }
 }
 
@@ -158,6 +209,7 @@ mod tests {
         let day_ms = 86_400_000;
         let time_ms = 1_795_968_379_000;
         assert_eq!(wheel.get(time_ms), None);
+        wheel.reserve(&path, time_ms).unwrap();
         wheel.put(time_ms, 52, 104, 2);
         let wanted = TimerSlot { time: 1_795_968_379, first: 52, last: 104, count: 2 };
         assert_eq!(wheel.get(time_ms + 999), Some(wanted));
