@@ -105,20 +105,7 @@ fn push(batch: &mut AppendBatch, body: &[u8], queue: &Arc<ConsumeQueue>) {
 }
 
 fn record(body: &[u8]) -> NewRecord<'_> {
-    let host = std::net::SocketAddr::from(([127, 0, 0, 1], 10_911));
-    NewRecord {
-        topic: TOPIC,
-        queue_id: 0,
-        flag: 0,
-        sys_flag: 0,
-        born_timestamp_ms: 1,
-        born_host: host,
-        store_host: host,
-        reconsume_times: 0,
-        prepared_log_offset: 0,
-        body,
-        properties: &[PROPERTIES],
-    }
+    NewRecord { topic: TOPIC, body, properties: &[PROPERTIES], ..NewRecord::PLAIN }
 }
 
 fn encoded_len() -> usize {

@@ -78,7 +78,6 @@ fn dispatch(clock: &SystemClock, index_enabled: bool) -> [f64; 2] {
 
 /// A batch as the log leaves it.
 fn batch(queues: &[Arc<ConsumeQueue>], first: usize, log_offset: u64) -> (AppendBatch, Appended) {
-    let host = std::net::SocketAddr::from(([127, 0, 0, 1], 10_911));
     let mut batch = AppendBatch::default();
     for number in first..first + BATCH {
         let properties = format!(
@@ -88,16 +87,9 @@ fn batch(queues: &[Arc<ConsumeQueue>], first: usize, log_offset: u64) -> (Append
         let start = batch.bytes.len();
         let record = NewRecord {
             topic: TOPIC,
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 1,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
             body: &[7; 100],
             properties: &[properties.as_bytes()],
+            ..NewRecord::PLAIN
         };
         record.encode(&mut batch.bytes).expect("the record is short");
         batch.push(start, Arc::clone(&queues[number % QUEUES]), 1, 2_598_919);

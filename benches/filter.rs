@@ -75,7 +75,6 @@ fn scans(clock: &SystemClock, out: &mut impl Write) {
 }
 
 fn hundred(queue: &Arc<ConsumeQueue>, first: u32) -> AppendBatch {
-    let host = std::net::SocketAddr::from(([127, 0, 0, 1], 10_911));
     let mut batch = AppendBatch::default();
     for number in first..first + 100 {
         let tags = if number % 100 == 50 { "Rare" } else { "Usual" };
@@ -83,16 +82,9 @@ fn hundred(queue: &Arc<ConsumeQueue>, first: u32) -> AppendBatch {
         let start = batch.bytes.len();
         let record = NewRecord {
             topic: "Topic",
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 1,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
             body: &[7; 100],
             properties: &[properties.as_bytes()],
+            ..NewRecord::PLAIN
         };
         record.encode(&mut batch.bytes).expect("the record is short");
         batch.push(start, Arc::clone(queue), 1, tags_code(tags));

@@ -122,6 +122,18 @@ impl Client {
         answer
     }
 
+    /// Sends a request and waits for its answer, past notices that the broker sends on its own.
+    pub fn call_past_notices(&mut self, request: Command) -> Command {
+        let opaque = self.send(request);
+        loop {
+            let frame = self.receive().expect("an answer comes");
+            if frame.is_response() {
+                assert_eq!(frame.opaque, opaque, "the answer is to another request: {frame:?}");
+                return frame;
+            }
+        }
+    }
+
     /// Sends a message to a queue and waits for the answer.
     pub fn produce(&mut self, topic: &str, queue_id: i32, body: &[u8], properties: &str) -> Command {
         self.call(send_request(topic, queue_id, body, properties))

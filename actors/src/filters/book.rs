@@ -109,20 +109,7 @@ mod tests {
 
     fn record(topic: &str, properties: &[u8]) -> BytesMut {
         let mut out = BytesMut::new();
-        let host = ([127, 0, 0, 1], 1).into();
-        let record = NewRecord {
-            topic,
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 0,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
-            body: b"x",
-            properties: &[properties],
-        };
+        let record = NewRecord { topic, body: b"x", properties: &[properties], ..NewRecord::PLAIN };
         record.encode(&mut out).unwrap();
         out
     }

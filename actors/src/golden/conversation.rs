@@ -295,17 +295,13 @@ impl Conversation {
                 self.broker.topics.send(wanted).await.unwrap().unwrap();
             }
             let record = NewRecord {
-                topic,
                 queue_id,
-                flag: 0,
-                sys_flag: 0,
-                born_timestamp_ms: 1,
                 born_host: self.broker.advertised,
                 store_host: self.broker.advertised,
-                reconsume_times: 0,
-                prepared_log_offset: 0,
+                topic,
                 body,
                 properties: &[properties],
+                ..NewRecord::PLAIN
             };
             store(&self.broker, &[Own { record, tags_code }]).await.unwrap();
         });

@@ -56,7 +56,7 @@ pub(super) fn count(client: &mut Client, topic: &str, queue_id: i32) -> usize {
 }
 
 /// A member of a group; it stays one as long as its connection is kept.
-fn join(node: &NodeHandle, group: &str) -> Client {
+pub(super) fn join(node: &NodeHandle, group: &str) -> Client {
     let data = HeartbeatData {
         client_id: Text::from("client-1"),
         consumer_data_set: vec![ConsumerData { group_name: Text::from(group), ..ConsumerData::default() }],
@@ -68,7 +68,8 @@ fn join(node: &NodeHandle, group: &str) -> Client {
     member
 }
 
-fn send_back(client: &mut Client, message: &Message, level: i32, max: Option<i32>) -> Command {
+/// A message of `Group` sent back, with the limit and the version of the client that sends.
+pub(super) fn back(message: &Message, level: i32, (max, version): (Option<i32>, i32)) -> Command {
     let header = ConsumerSendMsgBackHeader {
         log_offset: message.log_offset,
         group: Text::from("Group"),
@@ -77,8 +78,8 @@ fn send_back(client: &mut Client, message: &Message, level: i32, max: Option<i32
         ..ConsumerSendMsgBackHeader::default()
     };
     let mut back = request::<ConsumerSendMsgBack>(&header);
-    back.version = 475;
-    client.call(back)
+    back.version = version;
+    back
 }
 
 /// 3.3 #23, #24, #29, #30.
@@ -144,7 +145,7 @@ fn a_message_sent_back_is_retried_later_and_given_up_in_the_end() {
     let _member = join(&node, "Group");
     let sent = stored(&client.produce("Work", 0, b"hard", "UNIQ_KEY\u{1}U1\u{2}KEYS\u{1}k\u{2}"));
     let first = wait_for(&mut client, "Work", 0, 0);
-    assert_eq!(send_back(&mut client, &first, 0, Some(1)).code, 0);
+    assert_eq!(client.call(back(&first, 0, (Some(1), 475))).code, 0);
     assert_eq!(count(&mut client, "%RETRY%Group", 0), 0);
     clock.advance_ms(10_000);
     let again = wait_for(&mut client, "%RETRY%Group", 0, 0);
@@ -152,7 +153,7 @@ fn a_message_sent_back_is_retried_later_and_given_up_in_the_end() {
     assert_eq!(id, sent.message_id.as_str());
     assert!(id.parse::<OffsetId>().is_ok());
     assert_eq!((again.reconsume_times, again.properties.get("RETRY_TOPIC")), (1, Some("Work")));
-    assert_eq!(send_back(&mut client, &again, 0, Some(1)).code, 0);
+    assert_eq!(client.call(back(&again, 0, (Some(1), 475))).code, 0);
     let dead = wait_for(&mut client, "%DLQ%Group", 0, 0);
     assert_eq!((&dead.body[..], dead.reconsume_times), (&b"hard"[..], 2));
     let wanted =
@@ -162,7 +163,7 @@ fn a_message_sent_back_is_retried_later_and_given_up_in_the_end() {
     }
     // 3.5 #43.
     let nowhere = Message { log_offset: 7, ..first };
-    let answer = send_back(&mut client, &nowhere, 0, None);
+    let answer = client.call(back(&nowhere, 0, (None, 475)));
     assert_eq!(answer.response_code(), ResponseCode::SYSTEM_ERROR);
     assert_eq!(answer.remark.as_deref(), Some("look message by offset failed, 7"));
     node.stop_and_wait().expect("a clean stop");

@@ -43,22 +43,10 @@ fn beat(client_id: &str, topic: &str) -> Command {
 /// The members of the group as a client learns them.
 fn members(client: &mut Client) -> Vec<Text> {
     let header = GetConsumerListByGroupHeader { group: Text::from(GROUP) };
-    let answer = call(client, request::<GetConsumerListByGroup>(&header));
+    let answer = client.call_past_notices(request::<GetConsumerListByGroup>(&header));
     match answer.response_code() {
         ResponseCode::SUCCESS => from_loose::<ConsumerList>(&answer.body).unwrap().consumer_id_list,
         _ => Vec::new(),
-    }
-}
-
-/// Calls past notices that the broker sends on its own.
-fn call(client: &mut Client, wanted: Command) -> Command {
-    let opaque = client.send(wanted);
-    loop {
-        let frame = client.receive().expect("an answer comes");
-        if frame.is_response() {
-            assert_eq!(frame.opaque, opaque);
-            return frame;
-        }
     }
 }
 
@@ -75,7 +63,7 @@ fn query(client: &mut Client, queue_id: i32, zero_if_not_found: Option<bool>) ->
         queue_id,
         zero_if_not_found,
     };
-    let answer = call(client, request::<QueryConsumerOffset>(&header));
+    let answer = client.call_past_notices(request::<QueryConsumerOffset>(&header));
     match answer.response_code() {
         ResponseCode::SUCCESS => Ok(answer.header::<QueryConsumerOffsetReplyHeader>().unwrap().queue_offset),
         code => Err(code),
@@ -89,7 +77,7 @@ fn commit(client: &mut Client, queue_offset: i64) -> Command {
         queue_id: 0,
         queue_offset,
     };
-    call(client, request::<UpdateConsumerOffset>(&header))
+    client.call_past_notices(request::<UpdateConsumerOffset>(&header))
 }
 
 #[test]
@@ -98,8 +86,8 @@ fn members_are_told_at_once_when_one_comes_and_when_one_closes_its_connection() 
     let node = start_broker(dir.path());
     let (mut first, mut second) = (Client::of(&node), Client::of(&node));
     assert!(members(&mut first).is_empty());
-    call(&mut first, beat("a", "T"));
-    call(&mut second, beat("b", "T"));
+    first.call_past_notices(beat("a", "T"));
+    second.call_past_notices(beat("b", "T"));
     notice(&mut first);
     assert_eq!(members(&mut first), [Text::from("a"), Text::from("b")]);
     drop(second);
@@ -177,7 +165,7 @@ fn committed_offsets_survive_a_restart_and_a_new_group_begins_at_zero_of_a_young
     client.produce("T", 0, b"x", "");
     let refused = commit(&mut client, 1);
     assert_eq!(refused.response_code(), ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST);
-    call(&mut client, beat("a", "T"));
+    client.call_past_notices(beat("a", "T"));
     assert_eq!(query(&mut client, 0, None), Ok(0));
     assert_eq!(query(&mut client, 1, None), Ok(0));
     assert_eq!(query(&mut client, 0, Some(false)), Err(ResponseCode::QUERY_NOT_FOUND));
@@ -198,7 +186,7 @@ fn a_reset_is_the_answer_to_the_next_pull_and_commits_before_it_do_not_count() {
     for _ in 0..3 {
         client.produce("T", 0, b"x", "");
     }
-    call(&mut client, beat("a", "T"));
+    client.call_past_notices(beat("a", "T"));
     commit(&mut client, 3);
     let reset = ResetOffsets {
         group: Text::from(GROUP),
@@ -211,7 +199,7 @@ fn a_reset_is_the_answer_to_the_next_pull_and_commits_before_it_do_not_count() {
     let ignored = commit(&mut client, 3);
     assert_eq!(ignored.remark.as_deref(), Some("Offset has been previously reset"));
     let header = PullMessageHeader { group: Text::from(GROUP), ..pull_header("T", 0, 3, "*") };
-    let moved = call(&mut client, request::<PullMessage>(&header));
+    let moved = client.call_past_notices(request::<PullMessage>(&header));
     assert_eq!(moved.response_code(), ResponseCode::PULL_OFFSET_MOVED);
     assert_eq!(moved.header::<PullMessageReplyHeader>().unwrap().next_offset, 1);
     assert_eq!(commit(&mut client, 2).remark, None);

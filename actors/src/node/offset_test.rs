@@ -20,18 +20,6 @@ use crate::testing::{Client, pull_header, request, small_broker, start_broker};
 
 const GROUP: &str = "readers";
 
-/// Calls past notices that the broker sends on its own.
-fn call(client: &mut Client, wanted: Command) -> Command {
-    let opaque = client.send(wanted);
-    loop {
-        let frame = client.receive().expect("an answer comes");
-        if frame.is_response() {
-            assert_eq!(frame.opaque, opaque);
-            return frame;
-        }
-    }
-}
-
 fn join(client: &mut Client) {
     join_as(client, ConsumeType::Passively);
 }
@@ -55,7 +43,7 @@ fn join_as(client: &mut Client, consume_type: ConsumeType) {
     };
     let mut beat = Command::request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into());
     beat.version = 477;
-    assert_eq!(call(client, beat).code, 0);
+    assert_eq!(client.call_past_notices(beat).code, 0);
 }
 
 fn commit(client: &mut Client, queue_offset: i64) -> Command {
@@ -65,7 +53,7 @@ fn commit(client: &mut Client, queue_offset: i64) -> Command {
         queue_id: 0,
         queue_offset,
     };
-    call(client, request::<UpdateConsumerOffset>(&header))
+    client.call_past_notices(request::<UpdateConsumerOffset>(&header))
 }
 
 fn progress(client: &mut Client, group: &str) -> Option<i64> {
@@ -75,13 +63,13 @@ fn progress(client: &mut Client, group: &str) -> Option<i64> {
         queue_id: 0,
         zero_if_not_found: Some(false),
     };
-    let answer = call(client, request::<QueryConsumerOffset>(&header));
+    let answer = client.call_past_notices(request::<QueryConsumerOffset>(&header));
     answer.fields.get("offset").map(|offset| offset.parse().unwrap())
 }
 
 fn pull(client: &mut Client, queue_offset: i64) -> Command {
     let header = PullMessageHeader { group: Text::from(GROUP), ..pull_header("T", 0, queue_offset, "*") };
-    call(client, request::<PullMessage>(&header))
+    client.call_past_notices(request::<PullMessage>(&header))
 }
 
 fn reset(client: &mut Client, change: impl FnOnce(&mut InvokeBrokerToResetOffsetHeader)) -> Command {
@@ -94,7 +82,7 @@ fn reset(client: &mut Client, change: impl FnOnce(&mut InvokeBrokerToResetOffset
         is_force: true,
     };
     change(&mut header);
-    call(client, request::<InvokeBrokerToResetOffset>(&header))
+    client.call_past_notices(request::<InvokeBrokerToResetOffset>(&header))
 }
 
 /// The offsets that a reset answers, by queue id.
@@ -191,13 +179,19 @@ fn a_reset_by_time_is_what_the_next_pull_is_told_and_the_last_of_several_counts(
             boundary,
         })
     };
-    let first =
-        call(&mut client, search(stored, Some(Boundary::Lower))).fields.get("offset").map(str::to_owned);
+    let first = client
+        .call_past_notices(search(stored, Some(Boundary::Lower)))
+        .fields
+        .get("offset")
+        .map(str::to_owned);
     let first: i64 = first.unwrap().parse().unwrap();
     assert!(first <= 6, "the first message of the millisecond in which the one at 6 was stored: {first}");
-    assert_eq!(call(&mut client, search(i64::MAX, Some(Boundary::Upper))).fields.get("offset"), Some("9"));
-    assert_eq!(call(&mut client, search(i64::MAX, None)).fields.get("offset"), Some("10"));
-    assert_eq!(call(&mut client, search(0, Some(Boundary::Upper))).fields.get("offset"), Some("0"));
+    assert_eq!(
+        client.call_past_notices(search(i64::MAX, Some(Boundary::Upper))).fields.get("offset"),
+        Some("9")
+    );
+    assert_eq!(client.call_past_notices(search(i64::MAX, None)).fields.get("offset"), Some("10"));
+    assert_eq!(client.call_past_notices(search(0, Some(Boundary::Upper))).fields.get("offset"), Some("0"));
     reset(&mut client, |header| header.timestamp_ms = 0);
     let by_time = reset(&mut client, |header| header.timestamp_ms = stored);
     assert_eq!(offsets_of(&by_time)[0], (0, first));
@@ -228,7 +222,7 @@ fn without_resets_of_its_own_the_broker_tells_the_clients_and_lets_them_commit()
             queue_id,
             queue_offset: if queue_id == 0 { 9 } else { 0 },
         };
-        call(&mut member, request::<UpdateConsumerOffset>(&header));
+        member.call_past_notices(request::<UpdateConsumerOffset>(&header));
     }
     let told = reset(&mut tool, |header| header.timestamp_ms = 0);
     assert_eq!(offsets_of(&told), [(0, 0), (1, 0), (2, 0), (3, 0)]);
@@ -252,7 +246,7 @@ fn a_clone_takes_the_progress_of_a_group_that_is_offline_over_backwards_too() {
             topic: (group == "partial").then(|| Text::from("none")),
             offline: Some(false),
         };
-        assert_eq!(call(&mut client, request::<CloneGroupOffset>(&header)).code, 0);
+        assert_eq!(client.call_past_notices(request::<CloneGroupOffset>(&header)).code, 0);
         reset(&mut client, |header| (header.queue_id, header.queue_offset) = (Some(0), Some(5)));
     }
     assert_eq!(progress(&mut client, "copy"), Some(5), "the second clone went back");
@@ -275,10 +269,10 @@ fn a_queue_tells_its_ends_and_pulls_outside_of_them_where_to_go_on() {
         request::<GetEarliestMsgStoretime>(&GetEarliestMsgStoretimeHeader { topic: topic.clone(), queue_id });
     let nothing = request::<GetEarliestMsgStoretime>(&GetEarliestMsgStoretimeHeader { topic, queue_id: 3 });
     let stored = Message::decode_all(pull(&mut client, 0).body).unwrap()[0].store_timestamp_ms.to_string();
-    assert_eq!(call(&mut client, max).fields.get("offset"), Some("10"));
-    assert_eq!(call(&mut client, min).fields.get("offset"), Some("0"));
-    assert_eq!(call(&mut client, earliest).fields.get("timestamp"), Some(stored.as_str()));
-    assert_eq!(call(&mut client, nothing).fields.get("timestamp"), Some("-1"));
+    assert_eq!(client.call_past_notices(max).fields.get("offset"), Some("10"));
+    assert_eq!(client.call_past_notices(min).fields.get("offset"), Some("0"));
+    assert_eq!(client.call_past_notices(earliest).fields.get("timestamp"), Some(stored.as_str()));
+    assert_eq!(client.call_past_notices(nothing).fields.get("timestamp"), Some("-1"));
     for (queue_id, offset, code, next) in
         [(0, 10, 19, "10"), (0, 11, 21, "10"), (1, 0, 19, "0"), (1, 4, 21, "0")]
     {

@@ -5,17 +5,15 @@
 
 use std::sync::Arc;
 
+use troupemq_codec::ResponseCode;
 use troupemq_codec::group::SubscriptionGroupConfig;
-use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData};
 use troupemq_codec::loose_json::to_fastjson;
 use troupemq_codec::message::Message;
 use troupemq_codec::request::*;
 use troupemq_codec::topic::MessageQueue;
-use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
 
-use super::delivery_test::{NOW_MS, count, start, stored, wait_for};
-use crate::node::NodeHandle;
+use super::delivery_test::{NOW_MS, back, count, join, start, stored, wait_for};
 use crate::testing::{Client, request, send_request};
 
 const RETRY: &str = "%RETRY%Group";
@@ -24,19 +22,6 @@ const DEAD: &str = "%DLQ%Group";
 const NEW: i32 = 475;
 /// One from before that (V3_4_6).
 const OLD: i32 = 115;
-
-/// A member of the group; it stays one as long as its connection is kept.
-fn join(node: &NodeHandle) -> Client {
-    let data = HeartbeatData {
-        client_id: Text::from("client-1"),
-        consumer_data_set: vec![ConsumerData { group_name: Text::from("Group"), ..ConsumerData::default() }],
-        ..HeartbeatData::default()
-    };
-    let mut member = Client::of(node);
-    member.send(request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into()));
-    while !member.receive().expect("an answer comes").is_response() {}
-    member
-}
 
 fn put_group(client: &mut Client, retry_max_times: i32, retry_queue_nums: i32) {
     let group = SubscriptionGroupConfig {
@@ -47,19 +32,6 @@ fn put_group(client: &mut Client, retry_max_times: i32, retry_queue_nums: i32) {
     };
     let put = request::<UpdateAndCreateSubscriptiongroup>(&Default::default());
     assert_eq!(client.call(put.with_body(to_fastjson(&group).into())).code, 0);
-}
-
-fn back(message: &Message, level: i32, (max, version): (Option<i32>, i32)) -> Command {
-    let header = ConsumerSendMsgBackHeader {
-        log_offset: message.log_offset,
-        group: Text::from("Group"),
-        delay_level: level,
-        reconsume_max: max,
-        ..ConsumerSendMsgBackHeader::default()
-    };
-    let mut back = request::<ConsumerSendMsgBack>(&header);
-    back.version = version;
-    back
 }
 
 /// 3.5 #39: the client's limit overrides the group's, but that of an old client does not count; 0 means no retry.
@@ -161,7 +133,7 @@ fn what_an_orderly_group_gives_up_is_dead_at_once() {
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    let _member = join(&node);
+    let _member = join(&node, "Group");
     let retry = |body: &[u8]| {
         let mut send = send_request(RETRY, 0, body, "DELAY\u{1}3\u{2}RETRY_TOPIC\u{1}Work\u{2}");
         send.fields.set("j", "0");
@@ -225,7 +197,7 @@ fn the_retry_topic_is_there_after_the_first_heartbeat_and_read_from_its_begin() 
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
     assert!(node.broker().unwrap().directory.topic(RETRY).is_none());
-    let mut member = join(&node);
+    let mut member = join(&node, "Group");
     let config = node.broker().unwrap().directory.topic(RETRY).expect("it was made").config.clone();
     assert_eq!((config.read_queue_nums, config.write_queue_nums, config.perm), (1, 1, 6));
     // One that is sent back before the group asks where to begin is not passed over.

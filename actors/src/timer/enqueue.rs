@@ -100,20 +100,12 @@ mod tests {
     const SLOT_MS: i64 = 1_795_000_003_000;
 
     fn mark(more: &str) -> Option<Mark> {
-        let host = "127.0.0.1:10911".parse().unwrap();
         let text = format!("REAL_TOPIC\u{1}T\u{2}UNIQ_KEY\u{1}U\u{2}{more}");
         let record = NewRecord {
             topic: "rmq_sys_wheel_timer",
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 1,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
             body: b"x",
             properties: &[text.as_bytes()],
+            ..NewRecord::PLAIN
         };
         let mut bytes = BytesMut::new();
         record.encode(&mut bytes).unwrap();

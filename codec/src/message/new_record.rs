@@ -7,7 +7,7 @@
 //!
 //! RocketMQ's name for it: `MessageExtEncoder`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bytes::{BufMut, BytesMut};
 
@@ -48,6 +48,22 @@ pub struct NewRecord<'a> {
 }
 
 impl NewRecord<'_> {
+    /// A record of queue 0 with no flags, born at 1 ms and for the first time on its way, between hosts of this machine:
+    /// what tests and measurements begin with.
+    pub const PLAIN: NewRecord<'static> = NewRecord {
+        topic: "",
+        queue_id: 0,
+        flag: 0,
+        sys_flag: 0,
+        born_timestamp_ms: 1,
+        born_host: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_911),
+        store_host: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_911),
+        reconsume_times: 0,
+        prepared_log_offset: 0,
+        body: b"",
+        properties: &[],
+    };
+
     /// Bytes of the encoded record.
     pub fn encoded_len(&self) -> usize {
         RECORD_MIN_BYTES
@@ -195,17 +211,14 @@ mod tests {
 
     fn record() -> NewRecord<'static> {
         NewRecord {
-            topic: "TopicTest",
             queue_id: 3,
-            flag: 0,
-            sys_flag: 0,
             born_timestamp_ms: 1_700_000_000_123,
             born_host: "127.0.0.1:40000".parse().unwrap(),
             store_host: "192.168.1.10:10911".parse().unwrap(),
-            reconsume_times: 0,
-            prepared_log_offset: 0,
+            topic: "TopicTest",
             body: b"hello",
             properties: &[b"TAGS\x01TagA", b"", b"KEYS\x01K1\x02"],
+            ..NewRecord::PLAIN
         }
     }
 

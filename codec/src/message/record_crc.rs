@@ -59,17 +59,14 @@ mod tests {
 
     fn sealed() -> BytesMut {
         let record = NewRecord {
-            topic: "TopicTest",
             queue_id: 3,
-            flag: 0,
-            sys_flag: 0,
             born_timestamp_ms: 1_700_000_000_123,
             born_host: "127.0.0.1:40000".parse().unwrap(),
             store_host: "192.168.1.10:10911".parse().unwrap(),
-            reconsume_times: 0,
-            prepared_log_offset: 0,
+            topic: "TopicTest",
             body: b"hello",
             properties: &[b"TAGS\x01TagA\x02KEYS\x01K1", RECORD_CRC_HOLE],
+            ..NewRecord::PLAIN
         };
         let mut bytes = BytesMut::new();
         record.encode(&mut bytes).unwrap();

@@ -163,19 +163,12 @@ mod tests {
     use crate::{QueueTable, StoreConfig};
 
     fn record(batch: &mut AppendBatch, queue: &Arc<ConsumeQueue>, advance: u16, numbers: Option<Numbers>) {
-        let host = ([127, 0, 0, 1], 1).into();
         let record = NewRecord {
-            topic: "T",
-            queue_id: 0,
-            flag: 0,
             sys_flag: sys_flag::INNER_BATCH,
-            born_timestamp_ms: 0,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
+            topic: "T",
             body: b"body",
             properties: &[b"a\x01b"],
+            ..NewRecord::PLAIN
         };
         let start = batch.bytes.len();
         record.encode(&mut batch.bytes).unwrap();

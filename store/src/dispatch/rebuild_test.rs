@@ -19,23 +19,11 @@ fn open_dir(dir: &Path) -> Opened {
 /// Appends `count` messages to queue 0 of `topic` without telling the queues; answers their log offsets.
 fn append(store: &mut Opened, topic: &str, count: usize) -> Vec<u64> {
     let queue = store.queues.open_or_create(topic, 0).unwrap();
-    let host = "127.0.0.1:10911".parse().unwrap();
     let mut batch = AppendBatch::default();
     for _ in 0..count {
         let start = batch.bytes.len();
-        let record = NewRecord {
-            topic,
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 1,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
-            body: b"body",
-            properties: &[b"TAGS\x01TagA\x02"],
-        };
+        let record =
+            NewRecord { topic, body: b"body", properties: &[b"TAGS\x01TagA\x02"], ..NewRecord::PLAIN };
         record.encode(&mut batch.bytes).unwrap();
         batch.push(start, Arc::clone(&queue), 1, 2_598_919);
     }

@@ -79,19 +79,12 @@ fn append(opened: &mut Opened, topic: &str, count: usize) -> Vec<(u64, i64)> {
 }
 
 fn push(batch: &mut AppendBatch, topic: &str, body: &[u8], queue: &Arc<crate::ConsumeQueue>) {
-    let host = "127.0.0.1:10911".parse().unwrap();
     let record = NewRecord {
-        topic,
-        queue_id: 0,
-        flag: 0,
-        sys_flag: 0,
         born_timestamp_ms: NOW_MS,
-        born_host: host,
-        store_host: host,
-        reconsume_times: 0,
-        prepared_log_offset: 0,
+        topic,
         body,
         properties: &[b"TAGS\x01TagA\x02"],
+        ..NewRecord::PLAIN
     };
     let start = batch.bytes.len();
     let mut encoded = BytesMut::new();

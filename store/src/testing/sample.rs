@@ -30,20 +30,13 @@ impl Sample {
     /// # Panics
     /// If it is too long to be encoded.
     pub fn push(&self, batch: &mut AppendBatch, queue: &Arc<ConsumeQueue>) {
-        let host = std::net::SocketAddr::from(([127, 0, 0, 1], 10_911));
         let body = vec![self.fill; self.body_bytes];
         let record = NewRecord {
-            topic: Sample::TOPIC,
             queue_id: self.queue_id,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 1,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
+            topic: Sample::TOPIC,
             body: &body,
             properties: &[b"TAGS\x01TagA\x02KEYS\x01KeyA KeyB\x02"],
+            ..NewRecord::PLAIN
         };
         let start = batch.bytes.len();
         record.encode(&mut batch.bytes).expect("a sample is short");

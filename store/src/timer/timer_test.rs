@@ -60,20 +60,7 @@ impl Bench {
     /// Stores a message in the timer topic and answers what the timer needs of it.
     fn message(&mut self, due_ms: i64, is_delete: bool) -> NewTimer {
         let queue = self.store.queues.open_or_create(TIMER_TOPIC, 0).unwrap();
-        let host = "127.0.0.1:10911".parse().unwrap();
-        let record = NewRecord {
-            topic: TIMER_TOPIC,
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 1,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
-            body: b"body",
-            properties: &[],
-        };
+        let record = NewRecord { topic: TIMER_TOPIC, body: b"body", properties: &[], ..NewRecord::PLAIN };
         let mut batch = AppendBatch::default();
         record.encode(&mut batch.bytes).unwrap();
         batch.push(0, queue, 1, 0);
