@@ -55,8 +55,9 @@ struct QueueProgress {
 struct SentBack {
     /// As far back as this.
     to: i64,
-    /// Until progress is here again.
-    until: i64,
+    /// Until progress is here again; after a reset until the group pulls again: clients commit what they held for some
+    /// seconds more before they commit where they were sent.
+    until: Option<i64>,
 }
 
 /// Progress of the queues of one topic, for one group.
@@ -84,7 +85,8 @@ impl Progress {
         if let Some(before) = queue.committed.filter(|before| queue_offset < *before && !may_go_back) {
             return Committed::Backward { before };
         }
-        queue.sent_back = queue.sent_back.filter(|back| queue_offset < back.until);
+        queue.sent_back =
+            queue.sent_back.filter(|back| back.until.is_none_or(|until| queue_offset < until));
         let before = queue.committed.replace(queue_offset);
         self.commits += 1;
         self.is_changed = true;
@@ -99,8 +101,9 @@ impl Progress {
         let queue = self.groups.get_mut(group).and_then(|topics| topics.get_mut(topic)?.get_mut(&queue_id));
         let Some(queue) = queue else { return };
         let Some(committed) = queue.committed.filter(|committed| to < *committed) else { return };
-        let known = queue.sent_back.unwrap_or(SentBack { to, until: committed });
-        queue.sent_back = Some(SentBack { to: known.to.min(to), until: known.until.max(committed) });
+        let known = queue.sent_back.unwrap_or(SentBack { to, until: Some(committed) });
+        let until = known.until.map(|until| until.max(committed));
+        queue.sent_back = Some(SentBack { to: known.to.min(to), until });
     }
 
     /// Where the group goes on: the pending reset, else the stored offset.
@@ -131,6 +134,7 @@ impl Progress {
     ) {
         if let Some(queue) = self.queue_mut(group, topic, queue_id) {
             queue.pulled = Some(next_offset);
+            queue.sent_back = queue.sent_back.filter(|back| back.until.is_some());
             self.send_back(group, topic, queue_id, from.min(next_offset));
         }
     }
@@ -154,10 +158,11 @@ impl Progress {
         self.is_changed = true;
     }
 
-    /// Takes the pending reset: the caller hands it to the client, and commits count again.
+    /// Takes the pending reset: the caller hands it to the client, and commits count again, those back to it too.
     pub fn take_reset(&mut self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
         let queue = self.groups.get_mut(group)?.get_mut(topic)?.get_mut(&queue_id)?;
         let taken = queue.reset.take()?;
+        queue.sent_back = Some(SentBack { to: taken, until: None });
         self.resets_pending -= 1;
         Some(taken)
     }
@@ -314,6 +319,20 @@ mod tests {
         assert_eq!(progress.take_reset("g", "t", 0), None);
         assert_eq!(progress.resets_pending(), 0);
         assert_eq!(progress.commit(&group, &topic, 0, 11), Committed::Stored { before: Some(10) });
+    }
+
+    #[test]
+    fn a_client_that_still_commits_what_it_held_comes_back_to_where_a_reset_sent_it() {
+        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        progress.commit(&group, &topic, 0, 20);
+        progress.reset(&group, &topic, 0, 3);
+        assert_eq!(progress.take_reset("g", "t", 0), Some(3));
+        assert_eq!(progress.commit(&group, &topic, 0, 20), Committed::Stored { before: Some(3) });
+        assert_eq!(progress.commit(&group, &topic, 0, 2), Committed::Backward { before: 20 });
+        assert_eq!(progress.commit(&group, &topic, 0, 3), Committed::Stored { before: Some(20) });
+        progress.note_pulled(&group, &topic, 0, (3, 20));
+        assert_eq!(progress.commit(&group, &topic, 0, 9), Committed::Stored { before: Some(3) });
+        assert_eq!(progress.commit(&group, &topic, 0, 8), Committed::Backward { before: 9 });
     }
 
     #[test]
