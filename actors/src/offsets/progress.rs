@@ -85,8 +85,7 @@ impl Progress {
         if let Some(before) = queue.committed.filter(|before| queue_offset < *before && !may_go_back) {
             return Committed::Backward { before };
         }
-        queue.sent_back =
-            queue.sent_back.filter(|back| back.until.is_none_or(|until| queue_offset < until));
+        queue.sent_back = queue.sent_back.filter(|back| back.until.is_none_or(|until| queue_offset < until));
         let before = queue.committed.replace(queue_offset);
         self.commits += 1;
         self.is_changed = true;

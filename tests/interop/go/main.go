@@ -1,8 +1,10 @@
 // Scenarios for the official Go client, run against the node that NAMESRV names.
-// Prints a line for each and a closing line, and ends with 1 if one failed. Arguments: names of scenarios; none means all.
+// Prints a line for each and a closing line, and ends with 1 if one failed. Arguments: names of suites (everyday, delivery) or
+// scenarios; none means everyday.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -21,6 +23,13 @@ type scenario struct {
 // fault is what a scenario panics with when something is not as it must be.
 type fault string
 
+// skipped is what a scenario panics with when the machine lacks something that it needs.
+type skipped string
+
+func (s skipped) Error() string { return string(s) }
+
+var suites = map[string][]scenario{"everyday": scenarios, "delivery": deliveries}
+
 const limit = 90 * time.Second
 
 func main() {
@@ -29,18 +38,11 @@ func main() {
 		os.Exit(2)
 	}
 	rlog.SetLogLevel("fatal")
-	wanted := map[string]bool{}
-	for _, name := range os.Args[1:] {
-		wanted[name] = true
-	}
-	var passed, failed int
+	var passed, failed, left int
 	var lock sync.Mutex
 	var all sync.WaitGroup
-	lanes := make(chan bool, 6)
-	for _, each := range scenarios {
-		if len(wanted) > 0 && !wanted[each.name] {
-			continue
-		}
+	lanes := make(chan bool, 12)
+	for _, each := range chosen(os.Args[1:]) {
 		all.Add(1)
 		go func(each scenario) {
 			defer all.Done()
@@ -50,7 +52,11 @@ func main() {
 			<-lanes
 			lock.Lock()
 			defer lock.Unlock()
-			if err == nil {
+			var lacks skipped
+			if errors.As(err, &lacks) {
+				left++
+				fmt.Printf("skip  %-34s %s\n", each.name, string(lacks))
+			} else if err == nil {
 				passed++
 				fmt.Printf("ok    %-34s %5.1f s  %s\n", each.name, time.Since(started).Seconds(), each.holds)
 			} else {
@@ -64,10 +70,33 @@ func main() {
 	if suite == "" {
 		suite = "go"
 	}
-	fmt.Printf("suite %s: passed %d, failed %d, skipped 0\n", suite, passed, failed)
+	fmt.Printf("suite %s: passed %d, failed %d, skipped %d\n", suite, passed, failed, left)
 	if failed > 0 {
 		os.Exit(1)
 	}
+}
+
+// chosen are the scenarios of the suites and names that were given.
+func chosen(names []string) []scenario {
+	if len(names) == 0 {
+		return suites["everyday"]
+	}
+	list := []scenario{}
+	for _, name := range names {
+		list = append(list, suites[name]...)
+		for _, suite := range suites {
+			for _, each := range suite {
+				if each.name == name {
+					list = append(list, each)
+				}
+			}
+		}
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(os.Stderr, "no suite or scenario is named", names)
+		os.Exit(2)
+	}
+	return list
 }
 
 // run ends with the scenario or its limit, whichever comes first.
@@ -79,6 +108,8 @@ func run(each scenario) error {
 			switch why := recover().(type) {
 			case nil:
 				done <- nil
+			case skipped:
+				done <- why
 			case fault:
 				done <- fmt.Errorf("%s", string(why))
 			default:

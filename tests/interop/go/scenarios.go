@@ -33,6 +33,10 @@ var scenarios = []scenario{
 	{"group-broadcast", "every member gets everything", groupBroadcast},
 	{"delay-any-time", "3.3 #24, #25: by level and by times, never early", delayAnyTime},
 	{"pull-from", "pull by queue and offset", pullFrom},
+	{"sql-push", "3.7 #63, #64: SQL92 selects; what the broker cannot read is refused", sqlPush},
+	{"request-reply", "3.12 #113: a reply reaches who asked, and a request that nobody answers ends", requestReply},
+	{"trace", "6.8: both sides of a message are traced", trace},
+	{"offset-reset", "3.9 #82: reset under a live consumer, which goes on from there", offsetReset},
 }
 
 func sendSync(b *bed) {
