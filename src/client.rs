@@ -22,6 +22,7 @@
 
 pub mod admin;
 mod allocation;
+mod backoff;
 pub mod consumer;
 pub mod error;
 mod faults;
@@ -37,6 +38,9 @@ pub mod pull;
 pub mod queue;
 pub mod request_reply;
 mod routes;
+#[cfg_attr(not(feature = "tls"), path = "client/no_tls.rs")]
+pub mod tls;
+mod trace;
 pub mod transaction;
 
 use std::sync::Arc;
@@ -62,6 +66,8 @@ pub struct ClientBuilder {
     request_timeout: Duration,
     connect_timeout: Duration,
     credentials: Option<Credentials>,
+    #[cfg(feature = "tls")]
+    tls: Option<tls::Tls>,
 }
 
 /// A connection to a cluster; cheap to clone.
@@ -81,13 +87,15 @@ impl Client {
             request_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(3),
             credentials: None,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
     /// The client of a broker in this process; it must be called within a Tokio runtime.
     #[cfg(feature = "broker")]
     pub(crate) fn of(near: Arc<dyn near::Near>) -> Client {
-        let (hub, keeper) = Hub::start(Client::builder(), Some(near));
+        let (hub, keeper) = Hub::start(Client::builder(), Some(near), None);
         Client { hub, _keeper: Arc::new(keeper) }
     }
 
@@ -218,17 +226,41 @@ impl ClientBuilder {
         self
     }
 
+    /// Speaks TLS with every name server and broker. Default: no TLS.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: tls::Tls) -> ClientBuilder {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Makes the client; it must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// [`ClientError::Setting`] without a name server, [`ClientError::Connect`] if none can be reached.
+    /// [`ClientError::Setting`] without a name server or with files of TLS that cannot be used,
+    /// [`ClientError::Connect`] if no name server can be reached, [`ClientError::Tls`] if none speaks it.
     pub async fn connect(self) -> Result<Client, ClientError> {
         if self.name_servers.is_empty() {
             return Err(ClientError::Setting { setting: "name_servers", why: "none was given".to_owned() });
         }
-        let (hub, keeper) = Hub::start(self, None);
+        let security = self.security().await?;
+        let (hub, keeper) = Hub::start(self, None, security);
         let client = Client { hub, _keeper: Arc::new(keeper) };
         client.hub.reach_a_name_server().await?;
         Ok(client)
+    }
+
+    /// Reads the files of TLS, on a thread that may wait for a disk.
+    #[cfg(feature = "tls")]
+    async fn security(&self) -> Result<Option<tls::Security>, ClientError> {
+        let Some(tls) = self.tls.clone() else { return Ok(None) };
+        let read = tokio::task::spawn_blocking(move || tls.prepare()).await;
+        let lost =
+            |error: tokio::task::JoinError| ClientError::Setting { setting: "tls", why: error.to_string() };
+        read.map_err(lost)?.map(Some)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn security(&self) -> Result<Option<tls::Security>, ClientError> {
+        Ok(None)
     }
 }

@@ -241,6 +241,14 @@ impl BrokerBuilder {
         self
     }
 
+    /// The address by which others reach the port, if it is not the one it is opened on.
+    pub fn advertise(mut self, address: impl Into<SocketAddr>) -> BrokerBuilder {
+        let address = address.into();
+        self.part.advertise = Some(address.ip());
+        self.part.advertise_port = Some(address.port());
+        self
+    }
+
     /// Starts a name server beside the broker, for clients of other processes; port 0 takes any free one.
     pub fn listen_as_name_server(mut self, address: impl Into<SocketAddr>) -> BrokerBuilder {
         self.name_server = Some(address.into());

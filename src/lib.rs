@@ -20,6 +20,8 @@ pub use client::producer::{Producer, ProducerBuilder, SendReceipt, SendStatus};
 pub use client::pull::{PullRequest, PullStatus, Pulled};
 pub use client::queue::Queue;
 pub use client::request_reply::Reply;
+#[cfg(feature = "tls")]
+pub use client::tls::Tls;
 pub use client::transaction::{Decision, Transaction};
 pub use client::{Client, ClientBuilder};
 #[cfg(feature = "broker")]

@@ -8,6 +8,15 @@ mod admin;
 mod bad_input;
 #[path = "end_to_end/client.rs"]
 mod client;
+#[path = "end_to_end/client_calls.rs"]
+mod client_calls;
+#[cfg(feature = "tls")]
+#[path = "end_to_end/client_tls.rs"]
+mod client_tls;
+#[path = "end_to_end/client_trace.rs"]
+mod client_trace;
+#[path = "end_to_end/client_trouble.rs"]
+mod client_trouble;
 #[path = "end_to_end/config.rs"]
 mod config;
 #[path = "end_to_end/daemon.rs"]
@@ -22,5 +31,7 @@ mod examples;
 mod life;
 #[path = "end_to_end/listener.rs"]
 mod listener;
+#[path = "end_to_end/proxy.rs"]
+mod proxy;
 #[path = "end_to_end/waiting.rs"]
 mod waiting;

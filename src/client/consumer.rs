@@ -6,8 +6,8 @@
 //! - no more than [`UNSETTLED_MAX`] messages of a queue are out at a time; a slow reader stops the pulls;
 //! - with the stream everything ends: progress is committed, the brokers are told, the queues go to the others.
 //!
-//! Contents: `member` shares queues out and commits, `lane` pulls one queue, `listener` calls a function for each
-//! message, `locks` are leases on queues, `asked` what brokers ask, `offset_file` the progress of a broadcast.
+//! Contents: `member` takes up queues and commits, `share` says which, `lane` pulls one queue, `listener` calls a
+//! function for each message, `locks` are leases on queues, `asked` what brokers ask, `offset_file` the progress of a broadcast.
 
 pub(crate) mod asked;
 mod lane;
@@ -15,6 +15,7 @@ pub mod listener;
 mod locks;
 mod member;
 mod offset_file;
+mod share;
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -35,6 +36,7 @@ use troupemq_codec::request::DirectResult;
 use super::error::ClientError;
 use super::hub::Membership;
 use super::message::Received;
+use super::trace::collector::Tracer;
 use super::{Client, epoch_ms};
 use lane::Lane;
 use member::{Event, Member};
@@ -78,7 +80,9 @@ pub(crate) struct Settings {
     broadcast: bool,
     offset_file: Option<PathBuf>,
     in_order: bool,
+    by_broker: bool,
     unsettled_max_bytes: usize,
+    traces: bool,
 }
 
 /// One topic of a consumer.
@@ -113,6 +117,8 @@ pub struct Delivery {
     settle: Option<Settle>,
     /// Times a listener got it again.
     tries: i32,
+    /// If it is traced: the id of this delivery, and when it began (epoch ms).
+    begun: Option<Box<(String, i64)>>,
 }
 
 /// Who wants to know how a message is settled.
@@ -135,7 +141,9 @@ impl ConsumerBuilder {
             broadcast: false,
             offset_file: None,
             in_order: false,
+            by_broker: false,
             unsettled_max_bytes: UNSETTLED_MAX_BYTES,
+            traces: false,
         };
         ConsumerBuilder { client, settings, concurrency: CONCURRENCY, tries_max: TRIES_MAX }
     }
@@ -184,6 +192,14 @@ impl ConsumerBuilder {
         self
     }
 
+    /// Asks a broker which queues are this member's, instead of computing it from the list of members; all members of
+    /// a group must do the same. Brokers before RocketMQ 5 cannot be asked: the share is computed then. A broker that
+    /// wants the queues popped (`setConsumeMode -m POP`) is refused, the consumer only pulls.
+    pub fn assigned_by_broker(mut self) -> ConsumerBuilder {
+        self.settings.by_broker = true;
+        self
+    }
+
     /// How many functions of a listener run at a time. Default: 20.
     pub fn concurrency(mut self, functions: usize) -> ConsumerBuilder {
         self.concurrency = functions.max(1);
@@ -200,6 +216,13 @@ impl ConsumerBuilder {
     /// Bytes of messages of one queue that may be out unsettled. Default: 64 MiB.
     pub fn unsettled_max_bytes(mut self, bytes: usize) -> ConsumerBuilder {
         self.settings.unsettled_max_bytes = bytes.max(1);
+        self
+    }
+
+    /// Whether deliveries and what becomes of them are told in messages of the topic `RMQ_SYS_TRACE_TOPIC`, which must
+    /// exist; `mqadmin queryMsgTraceById` reads them. Default: no.
+    pub fn trace(mut self, traces: bool) -> ConsumerBuilder {
+        self.settings.traces = traces;
         self
     }
 
@@ -235,11 +258,14 @@ impl ConsumerBuilder {
         let (asked, questions) = mpsc::channel(ASKED_MAX);
         let membership = Membership { data: self.settings.to_heartbeat(), changed: changed.clone(), asked };
         self.client.hub.add_consumer(&self.settings.group, membership)?;
+        let traced =
+            self.settings.traces.then(|| Tracer::start(&self.client, &self.settings.group, "CONSUME-1"));
+        let tracer = traced.transpose()?;
         let (sender, queue) = mpsc::channel(WAITING_MAX);
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
         let (tell_joined, joined) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let member = Member::new(self.client, self.settings, sender, events);
+        let member = Member::new(self.client, self.settings, sender, (events, tracer));
         // The task joins, so that it also leaves if this future is dropped meanwhile.
         tokio::spawn(async move {
             member.join().await;
@@ -295,7 +321,7 @@ impl Subscription {
 impl Deliveries {
     /// The next message; `None` after the end of the client.
     pub async fn next(&mut self) -> Option<Result<Delivery, ClientError>> {
-        self.queue.recv().await
+        Some(self.queue.recv().await?.map(Delivery::begin))
     }
 
     /// Leaves the group: commits the progress and tells the brokers. Messages that were not read are not lost, they
@@ -311,7 +337,7 @@ impl Stream for Deliveries {
     type Item = Result<Delivery, ClientError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.queue.poll_recv(context)
+        self.queue.poll_recv(context).map(|next| Some(next?.map(Delivery::begin)))
     }
 }
 
@@ -326,11 +352,8 @@ impl Delivery {
     /// # Errors
     /// [`ClientError::ShutDown`] if the consumer has ended: the message will come again.
     pub async fn ack(mut self) -> Result<(), ClientError> {
-        match self.settle.take() {
-            Some(Settle::Lane(lane)) => lane.clone().tell(self.settled(lane)).await,
-            Some(Settle::Tool(tool)) => said(tool, DirectResult::Success),
-            None => Ok(()),
-        }
+        self.trace_settled(true);
+        self.settle_by(None, DirectResult::Success).await
     }
 
     /// Sends it back: the broker delivers it again to the group after a while. The level is one of the broker's
@@ -339,14 +362,30 @@ impl Delivery {
     /// # Errors
     /// What the broker says; the message is then still not settled and comes again when the queue is next assigned.
     pub async fn retry_later(mut self, level: i32) -> Result<(), ClientError> {
-        match self.settle.take() {
-            Some(Settle::Lane(lane)) => {
-                lane.send_back(&self.message, level).await?;
-                lane.clone().tell(self.settled(lane)).await
+        self.trace_settled(false);
+        self.settle_by(Some(level), DirectResult::Later).await
+    }
+
+    /// Settles it, after it was sent back if there is a level. It counts as settled only at the end: a future that is
+    /// dropped half way leaves a message that is sent back like any other that is dropped.
+    async fn settle_by(&mut self, level: Option<i32>, result: DirectResult) -> Result<(), ClientError> {
+        let Some(Settle::Lane(lane)) = &self.settle else {
+            if let Some(Settle::Tool(tool)) = self.settle.take() {
+                // A tool that has gone meanwhile wants nothing any more.
+                let _ = tool.send(result);
             }
-            Some(Settle::Tool(tool)) => said(tool, DirectResult::Later),
-            None => Ok(()),
-        }
+            return Ok(());
+        };
+        let lane = lane.clone();
+        let settled = async {
+            if let Some(level) = level {
+                lane.send_back(&self.message, level).await?;
+            }
+            lane.clone().tell(self.settled(lane.clone())).await
+        };
+        let settled = settled.await;
+        self.settle = None;
+        settled
     }
 
     /// Puts it among the dead letters of the group.
@@ -366,6 +405,22 @@ impl Delivery {
         }
     }
 
+    /// It is with the application from now on.
+    fn begin(mut self) -> Delivery {
+        if let Some(Settle::Lane(lane)) = &self.settle
+            && let Some(request_id) = lane.trace_begun(&self.message)
+        {
+            self.begun = Some(Box::new((request_id, epoch_ms())));
+        }
+        self
+    }
+
+    fn trace_settled(&mut self, is_done: bool) {
+        if let (Some(Settle::Lane(lane)), Some(begun)) = (&self.settle, self.begun.take()) {
+            lane.trace_settled(&self.message, *begun, is_done);
+        }
+    }
+
     /// Leaves it as it is: it comes again when its queue is next assigned.
     fn forget(mut self) {
         self.settle = None;
@@ -376,14 +431,9 @@ impl Delivery {
     }
 }
 
-/// Tells a tool; one that has gone meanwhile wants nothing any more.
-fn said(tool: oneshot::Sender<DirectResult>, result: DirectResult) -> Result<(), ClientError> {
-    let _ = tool.send(result);
-    Ok(())
-}
-
 impl Drop for Delivery {
     fn drop(&mut self) {
+        self.trace_settled(false);
         if let Some(Settle::Lane(lane)) = self.settle.take() {
             lane.clone().dropped(Event::Dropped { lane, message: Box::new(self.message.clone()) });
         }

@@ -32,13 +32,23 @@ pub enum ClientError {
         /// What the operating system said.
         cause: io::Error,
     },
+    /// There is a connection, but no TLS over it.
+    #[error("no TLS with {address}: {why}")]
+    Tls {
+        /// The server.
+        address: String,
+        /// What went wrong in the handshake.
+        why: String,
+    },
     /// The connection ended before the answer came. The server may have carried the request out.
-    #[error("connection to {address} closed before the answer to {request}")]
+    #[error("connection to {address} closed before the answer to {request}: {why}")]
     Disconnected {
         /// The server.
         address: String,
         /// RocketMQ's name of the request.
         request: &'static str,
+        /// How it ended.
+        why: String,
     },
     /// No answer came in time. The server may have carried the request out.
     #[error("{address} did not answer {request} within {after:?}")]
@@ -76,6 +86,16 @@ pub enum ClientError {
         /// What the queue must be fit for.
         wanted: &'static str,
     },
+    /// The broker wants the group to pop the topic.
+    #[error("{address} wants {topic} popped by {group}; this client only pulls")]
+    WantsPop {
+        /// The broker.
+        address: String,
+        /// The topic.
+        topic: String,
+        /// The group.
+        group: String,
+    },
     /// The message cannot be sent as it is.
     #[error("message to {topic} is illegal: {why}")]
     IllegalMessage {
@@ -109,11 +129,25 @@ impl ClientError {
         }
     }
 
+    /// Whether a consumer cannot hope that it passes by itself.
+    pub(crate) fn is_lasting(&self) -> bool {
+        let codes = [
+            ResponseCode::SUBSCRIPTION_PARSE_FAILED,
+            ResponseCode::NO_PERMISSION,
+            ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST,
+            ResponseCode::REQUEST_CODE_NOT_SUPPORTED,
+        ];
+        matches!(self, ClientError::WantsPop { .. }) || self.code().is_some_and(|code| codes.contains(&code))
+    }
+
     /// Whether it is about the way to the server and not about what was asked.
     pub fn is_transport(&self) -> bool {
         matches!(
             self,
-            ClientError::Connect { .. } | ClientError::Disconnected { .. } | ClientError::TimedOut { .. }
+            ClientError::Connect { .. }
+                | ClientError::Tls { .. }
+                | ClientError::Disconnected { .. }
+                | ClientError::TimedOut { .. }
         )
     }
 }

@@ -5,6 +5,7 @@
 //! - a broker's notice that a group changed reaches the consumer of that group without waiting for a timer.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, ProducerData};
 use troupemq_codec::loose_json::to_standard;
 use troupemq_codec::message::message_id::UniqueIdText;
@@ -27,9 +28,11 @@ use super::error::ClientError;
 use super::identity::Identity;
 use super::link::{Link, ServerCall};
 use super::near::Near;
-use super::peers::Peers;
+use super::peers::{Dialling, Peers};
 use super::request_reply::Requesters;
 use super::routes::{Route, Routes};
+use super::tls::Security;
+use super::trace::collector as trace;
 use super::transaction::{Checker, answer_check};
 use super::{ClientBuilder, epoch_ms};
 
@@ -50,6 +53,9 @@ pub(crate) struct Hub {
     /// Who waits for replies.
     pub(crate) requesters: Requesters,
     consumers: DashMap<Text, Membership>,
+    /// The collectors of traces that were started, the living among them.
+    tracers: DashMap<u64, mpsc::WeakSender<trace::Item>>,
+    last_tracer: AtomicU64,
     /// Raised when the client is to end.
     closing: watch::Sender<bool>,
     /// How many consumers have not taken leave of the brokers yet.
@@ -84,17 +90,29 @@ impl Drop for Keeper {
 
 impl Hub {
     /// Makes the hub and starts its task.
-    pub(crate) fn start(builder: ClientBuilder, near: Option<Arc<dyn Near>>) -> (Arc<Hub>, Keeper) {
+    pub(crate) fn start(
+        builder: ClientBuilder,
+        near: Option<Arc<dyn Near>>,
+        security: Option<Security>,
+    ) -> (Arc<Hub>, Keeper) {
         let (calls, inbox) = mpsc::channel(CALLS_MAX);
         let first = builder.name_servers.first().map_or("", String::as_str);
+        let dialling = Dialling {
+            within: builder.connect_timeout,
+            near: near.clone(),
+            credentials: builder.credentials.map(Arc::new),
+            security,
+        };
         let hub = Arc::new(Hub {
             identity: Identity::new(first, builder.instance.as_deref()),
-            peers: Peers::new(calls, builder.connect_timeout, (near.clone(), builder.credentials)),
+            peers: Peers::new(calls, dialling),
             routes: Routes::new(builder.name_servers, near, builder.request_timeout),
             within: builder.request_timeout,
             producers: DashMap::new(),
             requesters: Requesters::default(),
             consumers: DashMap::new(),
+            tracers: DashMap::new(),
+            last_tracer: AtomicU64::new(0),
             closing: watch::Sender::new(false),
             members: watch::Sender::new(0),
         });
@@ -149,6 +167,12 @@ impl Hub {
         self.begin_closing();
         // The sender lives as long as the hub.
         let _ = self.members.subscribe().wait_for(|members| *members == 0).await;
+        let tracers: Vec<_> = self.tracers.iter().map(|entry| entry.value().clone()).collect();
+        for tracer in tracers {
+            if timeout(self.within, trace::flush(tracer)).await.is_err() {
+                tracing::warn!(within = ?self.within, "traces left unsent");
+            }
+        }
         let groups: Vec<_> = self.producers.iter().map(|entry| entry.key().clone()).collect();
         for group in groups {
             let header = UnregisterClientHeader {
@@ -184,6 +208,12 @@ impl Hub {
             producing.count -= 1;
         }
         self.producers.remove_if(group, |_, producing| producing.count == 0);
+    }
+
+    /// A collector of traces began: the end of the client waits until it has sent what it has.
+    pub(crate) fn add_tracer(&self, items: mpsc::WeakSender<trace::Item>) {
+        self.tracers.retain(|_, items| items.strong_count() > 0);
+        self.tracers.insert(self.last_tracer.fetch_add(1, Ordering::Relaxed), items);
     }
 
     /// A consumer began; a client has at most one of a group.

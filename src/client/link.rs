@@ -9,12 +9,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -24,6 +24,7 @@ use troupemq_codec::{Command, Order, Request, ResponseCode, Text};
 
 use super::error::ClientError;
 use super::near::Near;
+use super::peers::Dialling;
 
 /// Bytes that may wait for the socket before further requests are left in the queue.
 const OUTBOUND_MAX_BYTES: usize = 256 << 10;
@@ -35,6 +36,10 @@ const TAKEN_MAX: usize = 64;
 const SWEEP: Duration = Duration::from_secs(5);
 /// Room made for each read.
 const READ_BYTES: usize = 64 << 10;
+/// How an alert of TLS begins, which is what a server that wants TLS answers to anything else.
+const TLS_ALERT: [u8; 2] = [0x15, 3];
+/// What is said of a connection that carries no TLS and ended before the server said anything.
+const UNHEARD: &str = "it closed the connection without a word, as servers do that want TLS";
 
 /// A request of a server to this client, over the connection the client opened.
 #[derive(Debug)]
@@ -95,24 +100,51 @@ pub(crate) struct Link {
     orders: mpsc::Sender<LinkOrder>,
     next_opaque: Arc<AtomicI32>,
     credentials: Option<Arc<Credentials>>,
+    /// Why the connection ended, once it has.
+    ending: Arc<OnceLock<String>>,
 }
 
 impl Link {
-    /// Connects within the time given; requests of the server go to `calls`.
+    /// Connects, with TLS if that is wanted; requests of the server go to `calls`.
     pub(crate) async fn dial(
         address: &str,
-        within: Duration,
+        dialling: &Dialling,
         calls: mpsc::Sender<ServerCall>,
     ) -> Result<Link, ClientError> {
         let failed = |cause| ClientError::Connect { address: address.to_owned(), cause };
-        let stream = match timeout(within, TcpStream::connect(address)).await {
-            Ok(connected) => connected.map_err(failed)?,
-            Err(_) => return Err(failed(io::ErrorKind::TimedOut.into())),
+        let connected = async {
+            let stream = TcpStream::connect(address).await.map_err(failed)?;
+            stream.set_nodelay(true).map_err(failed)?;
+            match &dialling.security {
+                None => Ok(Link::begin(address, stream.into_split(), calls, false)),
+                Some(security) => {
+                    let stream = security.over(address, stream).await?;
+                    Ok(Link::begin(address, tokio::io::split(stream), calls, true))
+                }
+            }
         };
-        stream.set_nodelay(true).map_err(failed)?;
+        match timeout(dialling.within, connected).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let cause = format!("no answer within {:?}", dialling.within);
+                Err(failed(io::Error::new(io::ErrorKind::TimedOut, cause)))
+            }
+        }
+    }
+
+    /// Starts the task of a connection that was just made.
+    fn begin(
+        address: &str,
+        (reader, writer): (impl AsyncRead + Unpin + Send + 'static, impl AsyncWrite + Unpin + Send + 'static),
+        calls: mpsc::Sender<ServerCall>,
+        is_secret: bool,
+    ) -> Link {
         let (orders, queue) = mpsc::channel(QUEUED_MAX);
         let wire = Wire {
             address: address.into(),
+            is_secret,
+            is_heard: false,
+            ending: Arc::new(OnceLock::new()),
             queue,
             answers: orders.downgrade(),
             calls,
@@ -120,9 +152,9 @@ impl Link {
             inbound: BytesMut::with_capacity(READ_BYTES),
             outbound: BytesMut::with_capacity(READ_BYTES),
         };
-        let address = wire.address.clone();
-        tokio::spawn(wire.run(stream));
-        Ok(Link { address, orders, next_opaque: Arc::new(AtomicI32::new(1)), credentials: None })
+        let (address, ending) = (wire.address.clone(), wire.ending.clone());
+        tokio::spawn(wire.run(reader, writer));
+        Link { address, orders, next_opaque: Arc::new(AtomicI32::new(1)), credentials: None, ending }
     }
 
     /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
@@ -145,12 +177,18 @@ impl Link {
             orders,
             next_opaque: Arc::new(AtomicI32::new(1)),
             credentials: None,
+            ending: Arc::new(OnceLock::from("the broker has ended".to_owned())),
         })
     }
 
     /// The same, and requests are signed.
     pub(crate) fn signed(self, credentials: Option<Arc<Credentials>>) -> Link {
         Link { credentials, ..self }
+    }
+
+    /// The server.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     /// Whether the connection has ended.
@@ -167,11 +205,9 @@ impl Link {
     ) -> Result<Command, ClientError> {
         let (reply, answer) = oneshot::channel();
         let order = Order::new(&self.request::<R>(header, body), Some(reply));
-        let disconnected =
-            || ClientError::Disconnected { address: self.address.to_string(), request: R::NAME };
         let exchange = async {
-            self.orders.send(order).await.map_err(|_| disconnected())?;
-            answer.await.map_err(|_| disconnected())
+            self.orders.send(order).await.map_err(|_| self.disconnected::<R>())?;
+            answer.await.map_err(|_| self.disconnected::<R>())
         };
         match timeout(within, exchange).await {
             Ok(outcome) => outcome,
@@ -201,10 +237,12 @@ impl Link {
     /// Sends a request that nobody answers; returns when it is queued for the socket.
     pub(crate) async fn tell<R: Request>(&self, header: &R::Header, body: Bytes) -> Result<(), ClientError> {
         let command = self.request::<R>(header, body).oneway();
-        self.orders
-            .send(Order::new(&command, None))
-            .await
-            .map_err(|_| ClientError::Disconnected { address: self.address.to_string(), request: R::NAME })
+        self.orders.send(Order::new(&command, None)).await.map_err(|_| self.disconnected::<R>())
+    }
+
+    fn disconnected<R: Request>(&self) -> ClientError {
+        let why = self.ending.get().map_or("it is lost", String::as_str).to_owned();
+        ClientError::Disconnected { address: self.address.to_string(), request: R::NAME, why }
     }
 
     /// An answer with a bad code as an error.
@@ -235,6 +273,11 @@ impl Link {
 /// What the task of a connection owns.
 struct Wire {
     address: Arc<str>,
+    /// Whether it carries TLS, whose records must be pushed out.
+    is_secret: bool,
+    /// Whether the server has said anything.
+    is_heard: bool,
+    ending: Arc<OnceLock<String>>,
     queue: mpsc::Receiver<LinkOrder>,
     answers: mpsc::WeakSender<LinkOrder>,
     calls: mpsc::Sender<ServerCall>,
@@ -244,16 +287,32 @@ struct Wire {
 }
 
 impl Wire {
-    async fn run(mut self, stream: TcpStream) {
-        match self.carry(stream).await {
-            Ok(()) => tracing::debug!(address = %self.address, "connection closed"),
-            Err(cause) => tracing::debug!(address = %self.address, %cause, "connection lost"),
-        }
+    async fn run(mut self, reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin) {
+        let ended = self.carry(reader, writer).await;
+        let why = match ended {
+            Ok(()) => "the connection was closed".to_owned(),
+            Err(cause) if self.is_unheard(&cause) => UNHEARD.to_owned(),
+            Err(cause) => cause.to_string(),
+        };
+        tracing::debug!(address = %self.address, why, "connection ended");
+        // Set before what is pending fails, so that everybody hears it; there is one ending.
+        let _ = self.ending.set(why);
     }
 
-    /// Reads and writes until one side ends.
-    async fn carry(&mut self, mut stream: TcpStream) -> io::Result<()> {
-        let (mut reader, mut writer) = stream.split();
+    /// Whether a server that wants TLS ends connections like this.
+    fn is_unheard(&self, cause: &io::Error) -> bool {
+        let closed =
+            [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+        !self.is_secret && !self.is_heard && closed.contains(&cause.kind())
+    }
+
+    /// Reads and writes until one side ends; `Ok` when it is this one.
+    async fn carry(
+        &mut self,
+        mut reader: impl AsyncRead + Unpin,
+        mut writer: impl AsyncWrite + Unpin,
+    ) -> io::Result<()> {
+        let mut is_unflushed = false;
         let mut taken = Vec::with_capacity(TAKEN_MAX);
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -262,7 +321,7 @@ impl Wire {
             tokio::select! {
                 read = reader.read_buf(&mut self.inbound) => {
                     if read? == 0 {
-                        return Ok(());
+                        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed it"));
                     }
                     self.deliver()?;
                     self.inbound.reserve(READ_BYTES);
@@ -270,12 +329,12 @@ impl Wire {
                 count = self.queue.recv_many(&mut taken, TAKEN_MAX), if may_take => {
                     if count == 0 {
                         writer.write_all_buf(&mut self.outbound).await?;
-                        return Ok(());
+                        return writer.shutdown().await;
                     }
                     taken.drain(..).for_each(|order| self.enqueue(order));
                 }
-                written = writer.write_buf(&mut self.outbound), if !self.outbound.is_empty() => {
-                    written?;
+                written = push(&mut writer, &mut self.outbound), if is_unflushed || !self.outbound.is_empty() => {
+                    is_unflushed = written? && self.is_secret;
                 }
                 _ = sweep.tick() => self.pending.retain(|_, reply| !reply.is_closed()),
             }
@@ -293,8 +352,13 @@ impl Wire {
     /// Hands every whole frame on.
     fn deliver(&mut self) -> io::Result<()> {
         let broken = |cause| io::Error::new(io::ErrorKind::InvalidData, cause);
+        if !self.is_heard && !self.is_secret && self.inbound.starts_with(&TLS_ALERT) {
+            let why = "it speaks TLS, which this client was not told to do";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
         while let Some(frame) = take_frame(&mut self.inbound).map_err(broken)? {
             let command = Command::decode(frame).map_err(broken)?;
+            self.is_heard = true;
             if command.is_response() {
                 if let Some(reply) = self.pending.remove(&command.opaque) {
                     // Who does not listen any more has timed out or was cancelled.
@@ -309,4 +373,13 @@ impl Wire {
         }
         Ok(())
     }
+}
+
+/// Writes some of the bytes; pushes out what a layer below may keep if there are none. Tells which it was: true if it
+/// wrote. Nothing is lost if it is dropped half way.
+async fn push(writer: &mut (impl AsyncWrite + Unpin), outbound: &mut BytesMut) -> io::Result<bool> {
+    if outbound.is_empty() {
+        return writer.flush().await.map(|()| false);
+    }
+    writer.write_buf(outbound).await.map(|_| true)
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - at most one connection is dialled to an address at a time; who comes meanwhile waits for it;
-//! - an address that could not be reached is not dialled again before its pause is over.
+//! - an address that could not be reached is not dialled again before its pause is over, see `backoff`;
+//! - a host's name is resolved anew each time it is dialled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,21 +15,31 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 use troupemq_codec::Command;
 
+use super::backoff::Backoff;
 use super::error::ClientError;
 use super::link::{Credentials, Link, ServerCall};
 use super::near::Near;
+use super::tls::Security;
 
-/// How long an address that could not be reached is left alone.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How connections are made.
+#[derive(Debug)]
+pub(crate) struct Dialling {
+    /// How long one may take.
+    pub(crate) within: Duration,
+    /// The broker of this process, if it is the one.
+    pub(crate) near: Option<Arc<dyn Near>>,
+    /// Who signs requests.
+    pub(crate) credentials: Option<Arc<Credentials>>,
+    /// TLS, if it is wanted.
+    pub(crate) security: Option<Security>,
+}
 
 /// All connections of a client.
 #[derive(Debug)]
 pub(crate) struct Peers {
     slots: DashMap<Arc<str>, Arc<Slot>>,
     calls: mpsc::Sender<ServerCall>,
-    connect_within: Duration,
-    near: Option<Arc<dyn Near>>,
-    credentials: Option<Arc<Credentials>>,
+    dialling: Dialling,
     dialled: Arc<Notify>,
     is_closed: AtomicBool,
 }
@@ -37,20 +48,15 @@ pub(crate) struct Peers {
 #[derive(Debug)]
 struct Slot {
     link: ArcSwapOption<Link>,
-    failed_at: ArcSwapOption<Instant>,
+    failed: ArcSwapOption<Backoff>,
     dialing: Semaphore,
 }
 
 impl Peers {
     /// No connection yet; requests of servers go to `calls`.
-    pub(crate) fn new(
-        calls: mpsc::Sender<ServerCall>,
-        connect_within: Duration,
-        (near, credentials): (Option<Arc<dyn Near>>, Option<Credentials>),
-    ) -> Peers {
+    pub(crate) fn new(calls: mpsc::Sender<ServerCall>, dialling: Dialling) -> Peers {
         let (dialled, is_closed) = (Arc::new(Notify::new()), AtomicBool::new(false));
-        let credentials = credentials.map(Arc::new);
-        Peers { slots: DashMap::new(), calls, connect_within, near, credentials, dialled, is_closed }
+        Peers { slots: DashMap::new(), calls, dialling, dialled, is_closed }
     }
 
     /// The connection to an address.
@@ -66,29 +72,32 @@ impl Peers {
         if let Some(link) = slot.open_link() {
             return Ok(link);
         }
-        if slot.failed_at.load().as_ref().is_some_and(|failed_at| failed_at.elapsed() < PAUSE) {
-            let cause = std::io::ErrorKind::ConnectionRefused.into();
+        let failed = slot.failed.load_full();
+        if let Some(cause) = failed.as_ref().and_then(|failed| failed.refuses(Instant::now())) {
             return Err(ClientError::Connect { address: address.to_owned(), cause });
         }
-        let dialled = match &self.near {
+        let dialled = match &self.dialling.near {
             Some(near) => Link::open(address, &**near, self.calls.clone()),
-            None => Link::dial(address, self.connect_within, self.calls.clone()).await,
+            None => Link::dial(address, &self.dialling, self.calls.clone()).await,
         };
-        let dialled = dialled.map(|link| link.signed(self.credentials.clone()));
+        let dialled = dialled.map(|link| link.signed(self.dialling.credentials.clone()));
         match &dialled {
             Ok(link) => {
-                slot.failed_at.store(None);
+                slot.failed.store(None);
                 slot.link.store(Some(Arc::new(link.clone())));
                 self.dialled.notify_one();
             }
-            Err(_) => slot.failed_at.store(Some(Arc::new(Instant::now()))),
+            Err(error) => {
+                let backoff = Backoff::after(failed.as_deref(), error, Instant::now());
+                slot.failed.store(Some(Arc::new(backoff)));
+            }
         }
         dialled
     }
 
     /// Signs a request that is no call.
     pub(crate) fn sign(&self, command: &mut Command) {
-        if let Some(credentials) = &self.credentials {
+        if let Some(credentials) = &self.dialling.credentials {
             credentials.sign(command);
         }
     }
@@ -114,8 +123,8 @@ impl Peers {
             return slot.clone();
         }
         let made = || {
-            let (link, failed_at) = (ArcSwapOption::empty(), ArcSwapOption::empty());
-            Arc::new(Slot { link, failed_at, dialing: Semaphore::new(1) })
+            let (link, failed) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+            Arc::new(Slot { link, failed, dialing: Semaphore::new(1) })
         };
         self.slots.entry(address.into()).or_insert_with(made).clone()
     }

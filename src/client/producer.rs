@@ -29,6 +29,8 @@ use super::link::Link;
 use super::message::{Message, Received};
 use super::queue::Queue;
 use super::routes::{Route, TEMPLATE_QUEUES_MAX};
+use super::trace::collector::Tracer;
+use super::trace::{Subject, Trace, What};
 use super::transaction::{Checker, Decision};
 use super::{Client, epoch_ms};
 use ready::{Ready, receipt};
@@ -51,6 +53,7 @@ pub struct ProducerBuilder {
     retries: usize,
     compression: Option<Compress>,
     checker: Option<Checker>,
+    traces: bool,
 }
 
 /// Which bodies are compressed, and how.
@@ -82,6 +85,7 @@ struct State {
     compression: Option<Compress>,
     faults: Faults,
     turn: AtomicUsize,
+    tracer: Option<Tracer>,
 }
 
 /// Where a message went.
@@ -123,6 +127,7 @@ impl ProducerBuilder {
             retries: RETRIES,
             compression: Some(Compress::default()),
             checker: None,
+            traces: false,
         }
     }
 
@@ -153,6 +158,13 @@ impl ProducerBuilder {
         self
     }
 
+    /// Whether what happens to its messages is told in messages of the topic `RMQ_SYS_TRACE_TOPIC`, which must exist;
+    /// `mqadmin queryMsgTraceById` reads them. A send never waits for its trace. Default: no.
+    pub fn trace(mut self, traces: bool) -> ProducerBuilder {
+        self.traces = traces;
+        self
+    }
+
     /// How long a send may take, all tries together. Default: 3 s.
     pub fn send_timeout(mut self, within: Duration) -> ProducerBuilder {
         self.send_timeout = within;
@@ -170,16 +182,22 @@ impl ProducerBuilder {
     /// # Errors
     /// [`ClientError::Setting`] for a group without a name.
     pub async fn start(self) -> Result<Producer, ClientError> {
+        let producer = self.begin()?;
+        producer.state.client.hub.heartbeat().await;
+        Ok(producer)
+    }
+
+    /// Makes the producer; brokers hear of it with the next heart-beat.
+    pub(super) fn begin(self) -> Result<Producer, ClientError> {
         if self.group.is_empty() {
             return Err(ClientError::Setting { setting: "group", why: "it has no name".to_owned() });
         }
-        let ProducerBuilder { client, group, send_timeout, retries, compression, checker } = self;
+        let ProducerBuilder { client, group, send_timeout, retries, compression, checker, traces } = self;
+        let tracer = traces.then(|| Tracer::start(&client, &group, "PRODUCE-1")).transpose()?;
         client.hub.add_producer(&group, checker);
         let (faults, turn) = (Faults::default(), AtomicUsize::new(0));
-        let state = State { client, group, send_timeout, retries, compression, faults, turn };
-        let producer = Producer { state: Arc::new(state) };
-        producer.state.client.hub.heartbeat().await;
-        Ok(producer)
+        let state = State { client, group, send_timeout, retries, compression, faults, turn, tracer };
+        Ok(Producer { state: Arc::new(state) })
     }
 }
 
@@ -261,7 +279,14 @@ impl Producer {
             topic: topic.into(),
             recall_handle: handle.into(),
         };
-        link.ask::<RecallMessage>(&header, Bytes::new(), hub.within).await.map(drop)
+        let begun_ms = epoch_ms();
+        let recalled = link.ask::<RecallMessage>(&header, Bytes::new(), hub.within).await;
+        if let Some(tracer) = &self.state.tracer {
+            let subject = Subject::named(topic, &place.unique_id);
+            let what = What::Recalled { is_done: recalled.is_ok() };
+            tracer.take(Trace { subject, region: None, begun_ms, what });
+        }
+        recalled.map(drop)
     }
 
     /// Sends a message without an answer: it may get lost, and nobody will know.
@@ -283,6 +308,10 @@ impl Producer {
 
     pub(super) fn client(&self) -> &Client {
         &self.state.client
+    }
+
+    pub(super) fn tracer(&self) -> Option<&Tracer> {
+        self.state.tracer.as_ref()
     }
 
     pub(super) fn has_checker(&self) -> bool {
@@ -310,7 +339,7 @@ impl Producer {
         let within = self.state.send_timeout;
         let answer =
             link.call::<SendReplyMessageV2>(&self.header(&ready, queue), ready.body.clone(), within).await?;
-        receipt::<SendReplyMessageV2>(&link, &answer, &ready, queue)
+        receipt::<SendReplyMessageV2>(&link, &answer, &ready, queue).map(|(receipt, _)| receipt)
     }
 
     /// Makes this client known to the brokers of a topic, if they have not heard of it yet.
@@ -382,13 +411,17 @@ impl Producer {
         let link = self.link(&route, queue).await?;
         let header = self.header(ready, queue);
         let within = deadline.saturating_duration_since(Instant::now());
-        if ready.is_batch {
+        let (receipt, region) = if ready.is_batch {
             let answer = link.call::<SendBatchMessage>(&header, ready.body.clone(), within).await?;
-            receipt::<SendBatchMessage>(&link, &answer, ready, queue)
+            receipt::<SendBatchMessage>(&link, &answer, ready, queue)?
         } else {
             let answer = link.call::<SendMessageV2>(&header, ready.body.clone(), within).await?;
-            receipt::<SendMessageV2>(&link, &answer, ready, queue)
+            receipt::<SendMessageV2>(&link, &answer, ready, queue)?
+        };
+        if let (Some(tracer), Some(region)) = (&self.state.tracer, region) {
+            trace_sent(tracer, ready, &receipt, (region, link.address(), header.born_timestamp_ms));
         }
+        Ok(receipt)
     }
 
     async fn route(&self, topic: &str) -> Result<Arc<Route>, ClientError> {
@@ -434,6 +467,26 @@ impl Producer {
             broker_name: Some(queue.broker_name.clone()),
             ..Default::default()
         }
+    }
+}
+
+/// Tells of messages that were stored, when, where and in which region.
+fn trace_sent(
+    tracer: &Tracer,
+    ready: &Ready,
+    receipt: &SendReceipt,
+    (region, address, begun_ms): (Text, &str, i64),
+) {
+    let cost_ms = epoch_ms() - begun_ms;
+    for (at, subject) in ready.subjects.iter().enumerate() {
+        let what = What::Sent {
+            store_host: address.to_owned(),
+            cost_ms,
+            // The ids of a batch are separated by commas, like its messages' own.
+            offset_id: receipt.offset_id.split(',').nth(at).unwrap_or_default().to_owned(),
+            is_safe: receipt.status == SendStatus::Stored,
+        };
+        tracer.take(Trace { subject: subject.clone(), region: Some(region.clone()), begun_ms, what });
     }
 }
 

@@ -21,10 +21,12 @@ use troupemq_codec::request::{
 };
 use troupemq_codec::{Command, Text};
 
+use super::epoch_ms;
 use super::error::ClientError;
 use super::message::{Message, Received};
 use super::producer::{Producer, SendReceipt};
 use super::queue::Queue;
+use super::trace::{Kind, Subject, Trace, What};
 
 /// What becomes of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(crate) struct Checker(pub(crate) Check);
 pub struct Transaction {
     producer: Producer,
     receipt: SendReceipt,
+    /// What traces tell of it.
+    subject: Option<Subject>,
 }
 
 impl fmt::Debug for Checker {
@@ -80,8 +84,12 @@ impl Producer {
         }
         let half =
             message.with_property(TRANSACTION_PREPARED, "true").with_property(PRODUCER_GROUP, self.group());
+        let mut subject = self.tracer().map(|_| Subject::of(&half, "", Kind::Decided));
         let receipt = self.send_flagged(half, sys_flag::TRANSACTION_PREPARED).await?;
-        Ok(Transaction { producer: self.clone(), receipt })
+        if let Some(subject) = &mut subject {
+            subject.message_id.clone_from(&receipt.message_id);
+        }
+        Ok(Transaction { producer: self.clone(), receipt, subject })
     }
 }
 
@@ -107,7 +115,8 @@ impl Transaction {
         self.end(Decision::Rollback).await
     }
 
-    async fn end(self, decision: Decision) -> Result<(), ClientError> {
+    async fn end(mut self, decision: Decision) -> Result<(), ClientError> {
+        let subject = self.subject.take();
         let receipt = &self.receipt;
         let place: OffsetId = receipt.offset_id.parse().map_err(|_| ClientError::Setting {
             setting: "offset id",
@@ -125,6 +134,11 @@ impl Transaction {
         };
         let hub = &self.producer.client().hub;
         let link = hub.master_of(&receipt.queue.topic, &receipt.queue.broker_name).await?;
+        if let (Some(tracer), Some(subject)) = (self.producer.tracer(), subject) {
+            let store_host = link.address().to_owned();
+            let what = What::Ended { store_host, decision, by_check: false };
+            tracer.take(Trace { subject, region: None, begun_ms: epoch_ms(), what });
+        }
         link.ask::<EndTransaction>(&header, Bytes::new(), hub.within).await.map(drop)
     }
 }

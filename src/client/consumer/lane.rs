@@ -11,16 +11,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::sleep;
-use troupemq_codec::ResponseCode;
+use troupemq_codec::message::properties::MSG_REGION;
 use troupemq_codec::request::{ConsumerSendMsgBack, ConsumerSendMsgBackHeader};
+use troupemq_codec::{ResponseCode, Text};
 
 use super::member::Event;
 use super::{Delivery, Settings, Settle, Subscription, UNSETTLED_MAX, original_topic};
-use crate::client::Client;
 use crate::client::error::ClientError;
 use crate::client::message::Received;
 use crate::client::pull::{PullRequest, PullStatus, Pulled};
 use crate::client::queue::Queue;
+use crate::client::trace::collector::Tracer;
+use crate::client::trace::{Subject, Trace, What};
+use crate::client::{Client, epoch_ms};
 
 /// Pause after a pull that failed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -35,9 +38,12 @@ pub(crate) struct Lane {
     /// The queue.
     pub(crate) queue: Arc<Queue>,
     client: Client,
-    group: troupemq_codec::Text,
+    group: Text,
     events: mpsc::Sender<Event>,
+    tracer: Option<Tracer>,
     room: Semaphore,
+    /// Messages that are out; the room also lacks what a pull under way may bring.
+    messages: AtomicUsize,
     /// Bytes of bodies that are out.
     bytes: AtomicUsize,
     max_bytes: usize,
@@ -51,7 +57,7 @@ impl Lane {
         queue: Queue,
         client: Client,
         settings: &Settings,
-        events: mpsc::Sender<Event>,
+        (events, tracer): (mpsc::Sender<Event>, Option<Tracer>),
     ) -> Lane {
         let (queue, group) = (Arc::new(queue), settings.group.clone());
         Lane {
@@ -60,7 +66,9 @@ impl Lane {
             client,
             group,
             events,
+            tracer,
             room: Semaphore::new(UNSETTLED_MAX),
+            messages: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             max_bytes: settings.unsettled_max_bytes,
             settled: Notify::new(),
@@ -80,8 +88,7 @@ impl Lane {
 
     /// Messages and bytes that are out.
     pub(crate) fn out(&self) -> (usize, usize) {
-        let messages = UNSETTLED_MAX.saturating_sub(self.room.available_permits());
-        (messages, self.bytes.load(Ordering::Relaxed))
+        (self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
     /// Tells the member's task.
@@ -99,6 +106,7 @@ impl Lane {
 
     /// A message was settled: there is room for another.
     pub(crate) fn make_room(&self, bytes: usize) {
+        self.messages.fetch_sub(1, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.room.add_permits(1);
         self.settled.notify_one();
@@ -108,6 +116,27 @@ impl Lane {
     async fn room_for_bytes(&self) {
         while self.bytes.load(Ordering::Relaxed) >= self.max_bytes {
             self.settled.notified().await;
+        }
+    }
+
+    /// Tells that a message is with the application; gives the id of this delivery if it is traced.
+    pub(crate) fn trace_begun(&self, message: &Received) -> Option<String> {
+        let (tracer, subject) = (self.tracer.as_ref()?, Subject::of_received(message)?);
+        let request_id = self.client.hub.new_message_id().as_str().to_owned();
+        let reconsume_times = message.reconsume_times();
+        let what = What::Delivered { request_id: request_id.clone(), reconsume_times };
+        let region = message.property(MSG_REGION).map(Text::from);
+        tracer.take(Trace { subject, region, begun_ms: epoch_ms(), what });
+        Some(request_id)
+    }
+
+    /// Tells what becomes of a message.
+    pub(crate) fn trace_settled(&self, message: &Received, begun: (String, i64), is_done: bool) {
+        let (request_id, begun_ms) = begun;
+        if let (Some(tracer), Some(subject)) = (&self.tracer, Subject::of_received(message)) {
+            let what = What::Settled { request_id, cost_ms: epoch_ms() - begun_ms, is_done };
+            let region = message.property(MSG_REGION).map(Text::from);
+            tracer.take(Trace { subject, region, begun_ms, what });
         }
     }
 
@@ -178,13 +207,15 @@ impl Lane {
         messages.retain(|message| subscription.filter.matches_tags(message.tags()));
         let unused = usize::try_from(batch).expect("32 bits fit").saturating_sub(messages.len());
         self.room.add_permits(unused);
+        self.messages.fetch_add(messages.len(), Ordering::Relaxed);
         self.bytes.fetch_add(messages.iter().map(|message| message.body.len()).sum(), Ordering::Relaxed);
         let queue_offsets = messages.iter().map(|message| message.queue_offset).collect();
         self.clone().tell(Event::Delivered { lane: self.clone(), queue_offsets, next_offset }).await?;
         for mut message in messages {
             message.topic = original_topic(&self.queue.topic, &message);
             let message = Received::new(message, self.queue.clone());
-            let delivery = Delivery { message, settle: Some(Settle::Lane(self.clone())), tries: 0 };
+            let delivery =
+                Delivery { message, settle: Some(Settle::Lane(self.clone())), tries: 0, begun: None };
             let gone = |_| ClientError::ShutDown { what: "consumer" };
             deliveries.send(Ok(delivery)).await.map_err(gone)?;
         }
@@ -199,17 +230,11 @@ impl Lane {
     ) -> Result<(), ClientError> {
         tracing::debug!(queue = %self.queue, %error, "pull failed");
         self.client.hub.routes.doubt(&self.queue.topic);
-        let lasting = [
-            ResponseCode::SUBSCRIPTION_PARSE_FAILED,
-            ResponseCode::NO_PERMISSION,
-            ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST,
-            ResponseCode::REQUEST_CODE_NOT_SUPPORTED,
-        ];
         let pause = match error.code() {
             Some(ResponseCode::FLOW_CONTROL | ResponseCode::SYSTEM_BUSY) => FLOW_CONTROL_PAUSE,
             _ => PAUSE,
         };
-        if error.code().is_some_and(|code| lasting.contains(&code)) {
+        if error.is_lasting() {
             deliveries.send(Err(error)).await.map_err(|_| ClientError::ShutDown { what: "consumer" })?;
         }
         sleep(pause).await;

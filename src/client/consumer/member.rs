@@ -9,28 +9,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-use troupemq_codec::loose_json::from_loose;
-use troupemq_codec::request::{
-    ConsumerList, ConsumerRunningInfo, GetConsumerListByGroup, GetConsumerListByGroupHeader, ProcessQueueInfo,
-};
+use troupemq_codec::Text;
+use troupemq_codec::request::{ConsumerRunningInfo, ProcessQueueInfo};
 use troupemq_codec::topic::MessageQueue;
-use troupemq_codec::{Request, Text};
 
 use super::asked::Asked;
 use super::lane::Lane;
 use super::offset_file::OffsetFile;
-use super::{Delivery, Settings, Settle, StartAt, Subscription, locks};
-use crate::client::allocation::share;
+use super::{Delivery, Settings, Settle, StartAt, Subscription, locks, share};
 use crate::client::error::ClientError;
 use crate::client::hub::asked_to_end;
 use crate::client::message::Received;
 use crate::client::progress::Progress;
 use crate::client::pull::PullRequest;
 use crate::client::queue::Queue;
+use crate::client::trace::collector::Tracer;
 use crate::client::{Client, epoch_ms};
 
 /// How often the shares are computed without a reason.
@@ -61,6 +57,7 @@ pub(crate) struct Member {
     settings: Settings,
     deliveries: mpsc::Sender<Result<Delivery, ClientError>>,
     events: mpsc::Sender<Event>,
+    tracer: Option<Tracer>,
     lanes: BTreeMap<Queue, Assigned>,
     last_lane: u64,
     /// The progress of a broadcast.
@@ -88,11 +85,11 @@ impl Member {
         client: Client,
         settings: Settings,
         deliveries: mpsc::Sender<Result<Delivery, ClientError>>,
-        events: mpsc::Sender<Event>,
+        (events, tracer): (mpsc::Sender<Event>, Option<Tracer>),
     ) -> Member {
         let file = OffsetFile::open(settings.offset_file.clone());
         let (lanes, begun_ms) = (BTreeMap::new(), epoch_ms());
-        Member { client, settings, deliveries, events, lanes, last_lane: 0, file, begun_ms }
+        Member { client, settings, deliveries, events, tracer, lanes, last_lane: 0, file, begun_ms }
     }
 
     /// Tells the brokers of the topics that there is a new member.
@@ -203,42 +200,20 @@ impl Member {
         self.client.hub.heartbeat().await;
         let mut again = REBALANCE;
         for subscription in self.settings.subscriptions.clone() {
-            match self.own_share(&subscription.topic).await {
+            match share::own(&self.client, &self.settings, &subscription.topic).await {
                 Ok(own) => self.take_over(&subscription, own, &mut again).await,
                 Err(error) => {
                     tracing::debug!(topic = %subscription.topic, %error, "queues not shared out");
                     again = REBALANCE_AGAIN;
+                    if error.is_lasting() {
+                        again = REBALANCE;
+                        // A stream that is full has something to read already.
+                        let _ = self.deliveries.try_send(Err(error));
+                    }
                 }
             }
         }
         Instant::now() + again
-    }
-
-    /// The queues of a topic that are this member's.
-    async fn own_share(&self, topic: &Text) -> Result<Vec<Queue>, ClientError> {
-        let hub = &self.client.hub;
-        let route = hub.route(topic).await?;
-        let queues = route.readable();
-        if self.settings.broadcast {
-            return Ok(queues);
-        }
-        // A broker of a topic that was just found has not heard of this member yet.
-        let addresses = route.addresses();
-        let no_queue = || ClientError::NoQueue { topic: topic.to_string(), wanted: "reachable" };
-        let (_, address) = addresses.first().ok_or_else(no_queue)?;
-        let link = hub.peers.link(address).await?;
-        let header = GetConsumerListByGroupHeader { group: self.settings.group.clone() };
-        let (_, body) = link.ask::<GetConsumerListByGroup>(&header, Bytes::new(), hub.within).await?;
-        let list: ConsumerList =
-            from_loose(&body).map_err(|cause| link.malformed::<GetConsumerListByGroup>(cause))?;
-        let own = hub.identity.client_id();
-        if !list.consumer_id_list.contains(own) {
-            return Err(ClientError::Setting {
-                setting: "group",
-                why: format!("{} does not know this member yet", GetConsumerListByGroup::NAME),
-            });
-        }
-        Ok(share(&queues, &list.consumer_id_list, own))
     }
 
     async fn take_over(&mut self, subscription: &Subscription, own: Vec<Queue>, again: &mut Duration) {
@@ -326,7 +301,7 @@ impl Member {
                     queue_id: message.queue_id,
                 };
                 let message = Received::new(*message, Arc::new(queue));
-                let delivery = Delivery { message, settle: Some(Settle::Tool(tool)), tries: 0 };
+                let delivery = Delivery { message, settle: Some(Settle::Tool(tool)), tries: 0, begun: None };
                 // A full stream refuses: the tool hears that nothing was returned.
                 drop(self.deliveries.try_send(Ok(delivery)));
             }
@@ -370,7 +345,8 @@ impl Member {
         tracing::debug!(%queue, queue_offset, "queue taken up");
         self.last_lane += 1;
         let (client, events) = (self.client.clone(), self.events.clone());
-        let lane = Arc::new(Lane::new(self.last_lane, queue.clone(), client, &self.settings, events));
+        let told = (events, self.tracer.clone());
+        let lane = Arc::new(Lane::new(self.last_lane, queue.clone(), client, &self.settings, told));
         let wanted = PullRequest {
             group: self.settings.group.clone(),
             queue_offset,

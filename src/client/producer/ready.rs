@@ -6,7 +6,7 @@
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::batch::BatchItem;
-use troupemq_codec::message::properties::{UNIQ_KEY, put_property};
+use troupemq_codec::message::properties::{TRANSACTION_PREPARED, UNIQ_KEY, put_property};
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::request::SendMessageReplyHeader;
 use troupemq_codec::{Command, Request, ResponseCode, Text};
@@ -16,6 +16,7 @@ use crate::client::error::ClientError;
 use crate::client::link::Link;
 use crate::client::message::Message;
 use crate::client::queue::Queue;
+use crate::client::trace::{Kind, REGION, Subject};
 
 /// A message made ready: body, properties with id, and how it is to be sent.
 pub(super) struct Ready {
@@ -26,6 +27,8 @@ pub(super) struct Ready {
     pub(super) properties: Text,
     pub(super) ids: String,
     pub(super) is_batch: bool,
+    /// What traces tell of the messages; nothing if there are none.
+    pub(super) subjects: Vec<Subject>,
 }
 
 impl State {
@@ -36,6 +39,7 @@ impl State {
         let mut ids = String::new();
         self.put_properties(message, &mut properties, &mut ids);
         let (body, compressed) = self.compressed(message)?;
+        let subjects = self.tracer.as_ref().map(|_| subject(message, &ids));
         Ok(Ready {
             topic: message.topic.clone(),
             flag: message.flag,
@@ -44,6 +48,7 @@ impl State {
             properties: utf8(properties.freeze()),
             ids,
             is_batch: false,
+            subjects: subjects.into_iter().collect(),
         })
     }
 
@@ -54,6 +59,7 @@ impl State {
         let bytes: usize = messages.iter().map(|message| message.body.len() + 96).sum();
         let (mut body, mut properties) = (BytesMut::with_capacity(bytes), BytesMut::new());
         let mut ids = String::with_capacity(messages.len() * 33);
+        let mut subjects = Vec::new();
         for message in messages {
             message.check()?;
             if message.topic != topic {
@@ -63,7 +69,11 @@ impl State {
                 ids.push(',');
             }
             properties.clear();
+            let id_at = ids.len();
             self.put_properties(message, &mut properties, &mut ids);
+            if self.tracer.is_some() {
+                subjects.push(subject(message, &ids[id_at..]));
+            }
             let properties = PropertiesView(&properties);
             let item = BatchItem { flag: message.flag, body: &message.body, properties };
             item.encode(&mut body).map_err(|cause| illegal(cause.to_string()))?;
@@ -72,7 +82,7 @@ impl State {
             return Err(illegal("the batch is empty".to_owned()));
         }
         let (body, properties) = (body.freeze(), Text::default());
-        Ok(Ready { topic, flag: 0, sys_flag: 0, body, properties, ids, is_batch: true })
+        Ok(Ready { topic, flag: 0, sys_flag: 0, body, properties, ids, is_batch: true, subjects })
     }
 
     /// Writes the properties, the unique id among them, and adds the id to `ids`.
@@ -102,17 +112,22 @@ impl State {
     }
 }
 
+fn subject(message: &Message, id: &str) -> Subject {
+    let is_half = message.property(TRANSACTION_PREPARED).is_some();
+    Subject::of(message, id, if is_half { Kind::Half } else { Kind::Normal })
+}
+
 fn utf8(properties: Bytes) -> Text {
     Text::from_utf8(properties).expect("names and values of properties are text")
 }
 
-/// What a broker says of a message that it took.
+/// What a broker says of a message that it took, and its region if it wants the message traced.
 pub(super) fn receipt<R: Request>(
     link: &Link,
     answer: &Command,
     ready: &Ready,
     queue: &Queue,
-) -> Result<SendReceipt, ClientError> {
+) -> Result<(SendReceipt, Option<Text>), ClientError> {
     let status = match answer.response_code() {
         ResponseCode::SUCCESS => SendStatus::Stored,
         ResponseCode::FLUSH_DISK_TIMEOUT => SendStatus::FlushTimedOut,
@@ -121,12 +136,15 @@ pub(super) fn receipt<R: Request>(
         _ => return Err(link.refusal::<R>(answer)),
     };
     let reply: SendMessageReplyHeader = answer.header().map_err(|cause| link.malformed::<R>(cause))?;
-    Ok(SendReceipt {
+    let is_traced = reply.trace_on != Some(false);
+    let region = is_traced.then(|| reply.region.unwrap_or_else(|| REGION.into()));
+    let receipt = SendReceipt {
         message_id: ready.ids.clone(),
         offset_id: reply.message_id.to_string(),
         queue: Queue { queue_id: reply.queue_id, ..queue.clone() },
         queue_offset: reply.queue_offset,
         status,
         recall_handle: reply.recall_handle.map(|handle| handle.to_string()),
-    })
+    };
+    Ok((receipt, region))
 }

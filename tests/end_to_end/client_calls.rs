@@ -1,0 +1,176 @@
+//! What brokers ask of a client, mostly for tools: 307, 309, 220, 221; and what it takes back: recall.
+//!
+//! Invariants:
+//! - the client is a far one, so that both sides write and read what goes over the wire.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use troupemq::{Broker, Client, Message, Outcome, Received, ResetTo, ResponseCode};
+use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::request::{
+    ConsumeDirectlyResult, ConsumeMessageDirectly, ConsumeMessageDirectlyHeader, ConsumerRunningInfo,
+    ConsumerStatus, DirectResult, GetConsumerRunningInfo, GetConsumerRunningInfoHeader,
+    InvokeBrokerToGetConsumerStatus, InvokeBrokerToGetConsumerStatusHeader,
+};
+
+use crate::daemon::LIMIT;
+
+async fn start() -> (Broker, Client) {
+    start_with(|_| ()).await
+}
+
+async fn start_with(settings: impl FnOnce(&mut troupemq::BrokerConfig)) -> (Broker, Client) {
+    let any = ([127, 0, 0, 1], 0);
+    let builder = Broker::builder().temporary().listen(any).listen_as_name_server(any).settings(settings);
+    let broker = builder.start().await.expect("the broker starts");
+    let names = broker.name_server_address().expect("it has one").to_string();
+    let client = Client::builder().name_servers(&names).connect().await.expect("it listens");
+    (broker, client)
+}
+
+fn text(message: &Received) -> String {
+    String::from_utf8(message.body().to_vec()).expect("the body is text")
+}
+
+async fn next<T>(from: &mut mpsc::UnboundedReceiver<T>) -> T {
+    timeout(LIMIT, from.recv()).await.expect("it comes in time").expect("the sender lives")
+}
+
+#[tokio::test]
+async fn a_consumer_tells_what_it_does_and_how_far_it_is() {
+    let (broker, client) = start().await;
+    let address = broker.address().unwrap().to_string();
+    client.create_topic("t", 1).await.unwrap();
+    let producer = client.producer("p").start().await.unwrap();
+    producer.send(Message::new("t", "x").tag("a")).await.unwrap();
+    let mut all = client.consumer("g").subscribe("t", "a || b").from_first().stream().await.unwrap();
+    let held = timeout(LIMIT, all.next()).await.unwrap().unwrap().unwrap();
+
+    let header = GetConsumerRunningInfoHeader {
+        group: "g".into(),
+        client_id: client.client_id().into(),
+        with_stacks: Some(false),
+    };
+    let admin = broker.client().admin();
+    let asked = admin.ask::<GetConsumerRunningInfo>(&address, &header, Bytes::new()).await.unwrap();
+    let info: ConsumerRunningInfo = from_loose(&asked.1).unwrap();
+    assert_eq!(info.properties["PROP_CONSUMEORDERLY"].as_str(), "false");
+    let subscribed = info.subscription_set.iter().find(|subscription| subscription.topic == "t").unwrap();
+    assert_eq!(subscribed.sub_string.as_str(), "a || b");
+    let (_, queue) = info.pulled_queues.iter().find(|(queue, _)| queue.topic == "t").unwrap();
+    assert_eq!((queue.cached_msg_count, queue.commit_offset), (1, 0));
+
+    // The status is asked again until the acknowledgement has reached the member's task.
+    held.ack().await.unwrap();
+    let header =
+        InvokeBrokerToGetConsumerStatusHeader { topic: "t".into(), group: "g".into(), client_address: None };
+    let told = async {
+        loop {
+            let asked = admin.ask::<InvokeBrokerToGetConsumerStatus>(&address, &header, Bytes::new()).await;
+            let told: ConsumerStatus = from_loose(&asked.unwrap().1).unwrap();
+            let own = told
+                .consumer_table
+                .get(&troupemq::Text::from(client.client_id()))
+                .expect("the client answers");
+            if own.iter().any(|(queue, queue_offset)| queue.topic == "t" && *queue_offset == 1) {
+                return;
+            }
+        }
+    };
+    timeout(LIMIT, told).await.expect("the progress is told");
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_is_consumed_at_once_when_a_tool_wants_it() {
+    let (broker, client) = start().await;
+    let address = broker.address().unwrap().to_string();
+    let producer = client.producer("p").start().await.unwrap();
+    let receipt = producer.send(Message::new("t", "x")).await.unwrap();
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let panics = Arc::new(AtomicBool::new(false));
+    let panicking = panics.clone();
+    let listener = client.consumer("g").subscribe("elsewhere", "*").listen(move |message| {
+        let (tell, panics) = (tell.clone(), panicking.load(Ordering::Relaxed));
+        async move {
+            assert!(!panics, "a panic that the test wants");
+            tell.send(text(&message)).unwrap();
+            Outcome::Done
+        }
+    });
+    let listener = listener.await.unwrap();
+    let header = ConsumeMessageDirectlyHeader {
+        group: "g".into(),
+        client_id: Some(client.client_id().into()),
+        message_id: Some(receipt.offset_id.as_str().into()),
+        topic: Some("t".into()),
+        ..Default::default()
+    };
+    let admin = broker.client().admin();
+    for (panic, expected) in [(false, DirectResult::Success), (true, DirectResult::Later)] {
+        panics.store(panic, Ordering::Relaxed);
+        let asked = admin.ask::<ConsumeMessageDirectly>(&address, &header, Bytes::new()).await.unwrap();
+        let result: ConsumeDirectlyResult = from_loose(&asked.1).unwrap();
+        assert_eq!(result.consume_result, expected);
+    }
+    assert_eq!(next(&mut seen).await, "x");
+    listener.shutdown().await;
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reset_moves_a_running_consumer() {
+    let by_clients = |settings: &mut troupemq::BrokerConfig| settings.use_server_side_reset_offset = false;
+    let (broker, client) = start_with(by_clients).await;
+    client.create_topic("t", 1).await.unwrap();
+    let producer = client.producer("p").start().await.unwrap();
+    for n in 0..3 {
+        producer.send(Message::new("t", n.to_string())).await.unwrap();
+    }
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let listener =
+        client.consumer("g").subscribe("t", "*").from_first().concurrency(1).listen(move |message| {
+            let told = tell.send(text(&message));
+            async move { told.map_or(Outcome::Again, |()| Outcome::Done) }
+        });
+    let listener = listener.await.unwrap();
+    for expected in ["0", "1", "2"] {
+        assert_eq!(next(&mut seen).await, expected);
+    }
+    let queue = &client.queues("t").await.unwrap()[0];
+    // Only what has a committed offset can be reset.
+    client.commit("g", queue, 3).await.unwrap();
+    client.admin().reset_offsets("g", "t", ResetTo::Earliest).await.unwrap();
+    for expected in ["0", "1", "2"] {
+        assert_eq!(next(&mut seen).await, expected);
+    }
+    listener.shutdown().await;
+    assert_eq!(broker.client().committed("g", queue).await.unwrap(), Some(3));
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_for_later_is_recalled_by_its_handle() {
+    let (broker, client) = start_with(|settings| settings.recall_message_enable = true).await;
+    let producer = client.producer("p").start().await.unwrap();
+    let mut all = client.consumer("g").subscribe("later", "*").from_first().stream().await.unwrap();
+    let later = |body: &'static str| Message::new("later", body).deliver_after(Duration::from_secs(2));
+    let recalled = producer.send(later("recalled")).await.unwrap();
+    let handle = recalled.recall_handle.expect("a message for later has a handle");
+    producer.send(later("kept")).await.unwrap();
+    producer.recall("later", &handle).await.unwrap();
+    let delivery = timeout(LIMIT, all.next()).await.expect("in time").unwrap().unwrap();
+    assert_eq!(text(delivery.message()), "kept");
+    delivery.ack().await.unwrap();
+    let garbled = producer.recall("later", "no handle").await.unwrap_err();
+    assert!(garbled.to_string().contains("\"no handle\" is no handle"), "{garbled}");
+    let elsewhere = producer.recall("another", &handle).await.unwrap_err();
+    assert!(elsewhere.code().is_some_and(|code| code != ResponseCode::SUCCESS), "{elsewhere}");
+    assert_eq!(producer.send(Message::new("later", "now")).await.unwrap().recall_handle, None);
+    broker.shutdown().await.unwrap();
+}
