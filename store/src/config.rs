@@ -48,6 +48,16 @@ pub struct StoreConfig {
     /// Whether new units keep filter bits in an extension. Default: false. What exists is read either way.
     #[serde(rename = "enableConsumeQueueExt")]
     pub queue_extension_enabled: bool,
+    /// Whether there are light queues: names that begin with `%LMQ%` and need no configuration. Default: false.
+    #[serde(rename = "enableLmq")]
+    pub light_queues_enabled: bool,
+    /// Whether a message goes to the light queues that its `INNER_MULTI_DISPATCH` names; needs `enableLmq`.
+    /// Default: false.
+    #[serde(rename = "enableMultiDispatch")]
+    pub multi_dispatch_enabled: bool,
+    /// Light queues of the store; one more is refused. Default: 20,000. Bounds: 1 … 1,000,000.
+    #[serde(rename = "maxLmqConsumeQueueNum")]
+    pub light_queues_max: u32,
     /// Hash slots of a new index file. Default: 5,000,000. Bounds: 1 … 2^31 − 1.
     #[serde(rename = "maxHashSlotNum")]
     pub index_slots_max: u32,
@@ -138,6 +148,9 @@ impl Default for StoreConfig {
             batch_queue_file_bytes: 13_800_000,
             queue_extension_file_bytes: 48 << 20,
             queue_extension_enabled: false,
+            light_queues_enabled: false,
+            multi_dispatch_enabled: false,
+            light_queues_max: 20_000,
             index_slots_max: 5_000_000,
             index_entries_max: 20_000_000,
             index_enabled: true,
@@ -179,6 +192,7 @@ impl StoreConfig {
             ("mappedFileSizeConsumeQueue", self.queue_file_bytes, 20, FILE_MAX_BYTES),
             ("mapperFileSizeBatchConsumeQueue", self.batch_queue_file_bytes, 46, FILE_MAX_BYTES),
             ("mappedFileSizeConsumeQueueExt", self.queue_extension_file_bytes, 4096, FILE_MAX_BYTES),
+            ("maxLmqConsumeQueueNum", self.light_queues_max.into(), 1, 1_000_000),
             ("maxHashSlotNum", self.index_slots_max.into(), 1, FILE_MAX_BYTES),
             ("maxIndexNum", self.index_entries_max.into(), 2, FILE_MAX_BYTES),
             ("mappedFileSizeTimerLog", self.timer_log_file_bytes, 4096, FILE_MAX_BYTES),
@@ -207,6 +221,11 @@ impl StoreConfig {
             return Err(StoreError::Config { key: "mappedFileSizeCommitLog", why });
         }
         self.delete_hours().map(|_| ())
+    }
+
+    /// Whether messages go to the light queues that they name.
+    pub fn dispatches_to_light_queues(&self) -> bool {
+        self.light_queues_enabled && self.multi_dispatch_enabled
     }
 
     /// The hours of `deleteWhen`, each 0 … 23.

@@ -14,6 +14,8 @@ mod rebuild;
 #[cfg(test)]
 mod golden_test;
 #[cfg(test)]
+mod light_test;
+#[cfg(test)]
 mod rebuild_test;
 
 use std::fmt;
@@ -28,10 +30,12 @@ use self::delay_levels::DelayLevels;
 use self::glance::Glance;
 use crate::commit_log::Appended;
 use crate::commit_log::batch::{AppendBatch, PendingRecord};
+use crate::commit_log::numbering::{LightPlace, Numbers};
 use crate::config::StoreConfig;
 use crate::consume_queue::{ConsumeQueue, ExtensionUnit, Put, QueueKind, QueueTable, Unit};
 use crate::error::StoreError;
 use crate::index::{Durable, IndexReader, IndexWriter, Keys};
+use crate::light;
 use crate::retention::SpaceGuard;
 
 pub use self::rebuild::Rebuilt;
@@ -47,6 +51,7 @@ pub struct DispatchWriter {
     delay_levels: DelayLevels,
     flusher: DispatchFlusher,
     extends: bool,
+    to_light_queues: bool,
     filter_bits: Option<Box<dyn FilterBits>>,
     /// Log offset from which on records may lack units, since there was no room for them.
     missed_from: Option<u64>,
@@ -98,6 +103,7 @@ impl DispatchWriter {
             delay_levels,
             flusher,
             extends: config.queue_extension_enabled,
+            to_light_queues: config.dispatches_to_light_queues(),
             filter_bits: None,
             missed_from: None,
             space: SpaceGuard::default(),
@@ -146,6 +152,11 @@ impl DispatchWriter {
         for record in stored.iter().filter(|record| record.advance > 0) {
             self.put_unit(record, batch.bytes_of(record))?;
         }
+        for numbered in &batch.numbered {
+            if let (Numbers::Light(places), Some(record)) = (&numbered.numbers, stored.get(numbered.record)) {
+                self.put_light(record, places, batch.bytes_of(record))?;
+            }
+        }
         let indexed = if self.index.is_some() { stored } else { &[] };
         for record in indexed {
             let Some(seen) = Glance::at(batch.bytes_of(record)) else { continue };
@@ -169,13 +180,33 @@ impl DispatchWriter {
         if matches!(put, Put::Gap { .. }) {
             return Ok(put);
         }
+        for (name, queue_offset) in self.light_places(record) {
+            let light = self.queues.open_or_create(name, light::QUEUE_ID)?;
+            let unit = Unit { queue_offset, count: 1, ..self.unit(record, log_offset) };
+            if matches!(self.put(&light, unit, record.bytes())?, Put::Gap { .. }) {
+                return Err(light.gap());
+            }
+        }
+        self.put_keys_of(record, &queue)?;
+        Ok(put)
+    }
+
+    /// The light queues that a record belongs in, if it is to be dispatched to them.
+    fn light_places<'a>(&self, record: &RecordView<'a>) -> impl Iterator<Item = (&'a str, i64)> + use<'a> {
+        let places = self.to_light_queues.then(|| light::places(record));
+        places.into_iter().flatten()
+    }
+
+    /// Adds a record that was read from the log to the index: with that it is dispatched.
+    fn put_keys_of(&mut self, record: &RecordView<'_>, queue: &ConsumeQueue) -> Result<(), StoreError> {
+        let log_offset = record.log_offset().cast_unsigned();
         let [unique_key, keys] = glance::keys(record.properties().as_bytes());
         let store_timestamp_ms = record.store_timestamp_ms();
         let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
-        self.put_keys(&queue, record.sys_flag(), &keys)?;
+        self.put_keys(queue, record.sys_flag(), &keys)?;
         let log_end = log_offset + record.total_size() as u64;
         self.reached(log_end.max(self.dispatched_to()));
-        Ok(put)
+        Ok(())
     }
 
     /// Publishes how far all is dispatched, and brings the head of the index up to it.
@@ -201,6 +232,29 @@ impl DispatchWriter {
             Put::Appended | Put::Known => Ok(()),
             Put::Gap { .. } => Err(queue.gap()),
         }
+    }
+
+    /// Puts a record into the light queues that it names.
+    #[cold]
+    fn put_light(
+        &self,
+        record: &PendingRecord,
+        places: &[LightPlace],
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        for LightPlace { queue, queue_offset } in places {
+            let unit = Unit {
+                queue_offset: *queue_offset,
+                log_offset: record.log_offset,
+                size: record.len,
+                tags_code: record.tags_code,
+                count: 1,
+            };
+            if matches!(self.put(queue, unit, bytes)?, Put::Gap { .. }) {
+                return Err(queue.gap());
+            }
+        }
+        Ok(())
     }
 
     /// Appends a unit; what it cannot hold goes to the extension or is read from the record.

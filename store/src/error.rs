@@ -89,6 +89,14 @@ pub enum StoreError {
         /// The longest allowed.
         max: u64,
     },
+    /// A table is full.
+    #[error("there are {max} {what}, and may not be more")]
+    TooMany {
+        /// What there are too many of, with the setting that limits them.
+        what: &'static str,
+        /// How many there may be.
+        max: usize,
+    },
     /// The preparer has not delivered the next segment in time.
     #[error("no segment for byte {log_offset} after {waited_ms} ms")]
     NotPrepared {

@@ -18,6 +18,7 @@ pub mod faults;
 pub mod index;
 pub mod inspect;
 pub mod json_file;
+pub mod light;
 pub mod local_time;
 pub mod mmap;
 pub mod open;

@@ -44,10 +44,17 @@ pub enum Numbers {
 /// The place of a message in one more queue.
 #[derive(Debug)]
 pub struct LightPlace {
-    /// The queue; none for a name that is no light queue.
-    pub queue: Option<Arc<ConsumeQueue>>,
-    /// Set by the log. Meaningless before, and without a queue.
+    /// The queue.
+    pub queue: Arc<ConsumeQueue>,
+    /// Set by the log. Meaningless before.
     pub queue_offset: i64,
+}
+
+impl LightPlace {
+    /// A place that the log has yet to assign.
+    pub fn of(queue: Arc<ConsumeQueue>) -> LightPlace {
+        LightPlace { queue, queue_offset: 0 }
+    }
 }
 
 /// Most bytes that the numbers of one record take among its properties.
@@ -68,11 +75,8 @@ impl Numbered {
         match &self.numbers {
             Numbers::InnerBase => put_property(&mut text, INNER_BASE, &base.to_string()),
             Numbers::Light(places) => {
-                let offset = |place: &LightPlace| match place.queue {
-                    Some(_) => place.queue_offset.to_string(),
-                    None => String::new(),
-                };
-                let offsets: Vec<String> = places.iter().map(offset).collect();
+                let offsets: Vec<String> =
+                    places.iter().map(|place| place.queue_offset.to_string()).collect();
                 put_property(&mut text, INNER_MULTI_QUEUE_OFFSET, &offsets.join(","));
             }
         }
@@ -108,9 +112,7 @@ pub(super) fn advance(batch: &AppendBatch, records: usize) {
     for numbered in batch.numbered.iter().filter(|numbered| numbered.record < records) {
         let Numbers::Light(places) = &numbered.numbers else { continue };
         for place in places {
-            if let Some(queue) = &place.queue {
-                queue.assign_next_offset(place.queue_offset + 1);
-            }
+            place.queue.assign_next_offset(place.queue_offset + 1);
         }
     }
 }
@@ -119,11 +121,14 @@ fn assign_light(batch: &mut AppendBatch) {
     let mut nexts: BTreeMap<usize, i64> = BTreeMap::new();
     for numbered in &mut batch.numbered {
         let Numbers::Light(places) = &mut numbered.numbers else { continue };
-        for place in places {
-            let Some(queue) = &place.queue else { continue };
-            let next = nexts.entry(Arc::as_ptr(queue).addr()).or_insert_with(|| queue.next_offset());
+        let next_of = |queue: &Arc<ConsumeQueue>| Arc::as_ptr(queue).addr();
+        for place in places.iter_mut() {
+            let next = nexts.entry(next_of(&place.queue)).or_insert_with(|| place.queue.next_offset());
             place.queue_offset = *next;
-            *next += 1;
+        }
+        // A queue that is named twice has the message once.
+        for place in places {
+            nexts.insert(next_of(&place.queue), place.queue_offset + 1);
         }
     }
 }
@@ -216,16 +221,16 @@ mod tests {
         let queue = table.open_or_create("T", 0).unwrap();
         let [one, two] = ["%LMQ%1", "%LMQ%2"].map(|name| table.open_or_create(name, 0).unwrap());
         two.assign_next_offset(40);
-        let place = |queue: Option<&Arc<ConsumeQueue>>| LightPlace { queue: queue.cloned(), queue_offset: 0 };
+        let place = |queue: &Arc<ConsumeQueue>| LightPlace::of(queue.clone());
         let mut batch = AppendBatch::default();
-        let first = vec![place(Some(&one)), place(None), place(Some(&two))];
+        let first = vec![place(&one), place(&two), place(&one)];
         record(&mut batch, &queue, 1, Some(Numbers::Light(first)));
-        record(&mut batch, &queue, 1, Some(Numbers::Light(vec![place(Some(&two))])));
+        record(&mut batch, &queue, 1, Some(Numbers::Light(vec![place(&two)])));
         number(&mut batch).unwrap();
         assert_eq!(
             properties(&batch),
             [
-                "a\u{1}b\u{2}INNER_MULTI_QUEUE_OFFSET\u{1}0,,40\u{2}",
+                "a\u{1}b\u{2}INNER_MULTI_QUEUE_OFFSET\u{1}0,40,0\u{2}",
                 "a\u{1}b\u{2}INNER_MULTI_QUEUE_OFFSET\u{1}41\u{2}",
             ]
         );
@@ -238,7 +243,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let table = QueueTable::load(&StoreConfig::in_dir(dir.path())).unwrap();
         let queue = table.open_or_create("T", 0).unwrap();
-        let places = (0..40_000).map(|_| LightPlace { queue: None, queue_offset: 0 }).collect();
+        let places = (0..40_000).map(|_| LightPlace::of(queue.clone())).collect();
         let mut batch = AppendBatch::default();
         record(&mut batch, &queue, 1, Some(Numbers::Light(places)));
         assert!(matches!(number(&mut batch), Err(StoreError::TooLong { what: "properties", .. })));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dashmap::{DashMap, DashSet};
 use troupemq_codec::Text;
@@ -21,6 +21,7 @@ use super::recover::Trust;
 use super::{ConsumeQueue, QueueFolder, QueueKind, Unit};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
+use crate::light;
 use crate::paths::remove;
 use crate::segments::{SegmentFile, list_files};
 use crate::tables::TableFile;
@@ -47,6 +48,9 @@ struct Shared {
     /// Whether more files were mapped at the last flush than should be.
     is_crowded: AtomicBool,
     maps_max: usize,
+    /// Light queues there are, and may be.
+    light: AtomicUsize,
+    light_max: usize,
 }
 
 impl QueueTable {
@@ -67,11 +71,15 @@ impl QueueTable {
                 damaged: AtomicBool::new(false),
                 is_crowded: AtomicBool::new(false),
                 maps_max,
+                light: AtomicUsize::new(0),
+                light_max: usize::try_from(config.light_queues_max).unwrap_or(usize::MAX),
             }),
         };
         table.declare_configured(&config.dir);
         table.load_folder(&table.shared.plain)?;
         table.load_folder(&table.shared.batch)?;
+        let light = table.shared.topics.iter().filter(|entry| light::is_light(entry.key())).count();
+        table.shared.light.store(light, Ordering::Relaxed);
         Ok(table)
     }
 
@@ -107,8 +115,26 @@ impl QueueTable {
         let folder = if is_batch { &self.shared.batch } else { &self.shared.plain };
         let queue = ConsumeQueue::new(topic, queue_id, Arc::clone(folder), QueueFiles::default());
         let queue = Arc::new(queue);
+        if queues.is_empty() && light::is_light(queue.topic()) {
+            self.shared.light.fetch_add(1, Ordering::Relaxed);
+        }
         queues.insert(index, Arc::clone(&queue));
         Ok(queue)
+    }
+
+    /// The light queue of this name, made if there is none.
+    ///
+    /// # Errors
+    /// For names that cannot be a folder, and for one more queue than `maxLmqConsumeQueueNum`.
+    pub fn open_light(&self, name: &str) -> Result<Arc<ConsumeQueue>, StoreError> {
+        if let Some(queue) = self.get(name, light::QUEUE_ID) {
+            return Ok(queue);
+        }
+        let (there, max) = (self.shared.light.load(Ordering::Relaxed), self.shared.light_max);
+        if there >= max {
+            return Err(StoreError::TooMany { what: "light queues (maxLmqConsumeQueueNum)", max });
+        }
+        self.open_or_create(name, light::QUEUE_ID)
     }
 
     /// Says that new queues of `topic` are batch queues (topic attribute `queue.type=BatchCQ`). Queues that
@@ -131,6 +157,9 @@ impl QueueTable {
     pub fn remove(&self, topic: &str) -> Result<(), StoreError> {
         self.shared.batch_topics.remove(topic);
         let Some((_, queues)) = self.shared.topics.remove(topic) else { return Ok(()) };
+        if light::is_light(topic) {
+            self.shared.light.fetch_sub(1, Ordering::Relaxed);
+        }
         for queue in &queues {
             queue.removed.store(true, Ordering::Release);
             remove_folder(&queue.dir())?;

@@ -5,15 +5,15 @@
 //! - a lack that reaches back before the given start is made good from the beginning of the log;
 //! - a record that no queue can take is passed over, it never stops the start.
 
+use std::sync::Arc;
+
 use troupemq_codec::message::{RecordView, sys_flag};
 
-use super::{DispatchWriter, SCHEDULE_TOPIC};
+use super::DispatchWriter;
 use crate::consume_queue::{ConsumeQueue, Put, Unit};
 use crate::error::StoreError;
+use crate::light;
 use crate::reader::LogReader;
-
-/// Front of the names of queues that hold messages of other topics.
-const LIGHT_QUEUE_PREFIX: &str = "%LMQ%";
 
 /// What was read from the log to complete queues and index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,76 +92,88 @@ impl DispatchWriter {
     }
 
     fn take(&mut self, record: &RecordView<'_>, is_whole: bool) -> Result<(), Left> {
-        let queue = match self.queues.open_or_create(record.topic(), record.queue_id()) {
-            Ok(queue) => queue,
-            Err(error) => {
-                tracing::warn!(%error, log_offset = record.log_offset(), "record without a queue is passed over");
-                return Ok(());
-            }
-        };
+        let Some(queue) = self.queue_of(record, (record.topic(), record.queue_id())) else { return Ok(()) };
+        let unit = self.unit(record, record.log_offset().cast_unsigned());
+        if sys_flag::is_visible(record.sys_flag()) {
+            self.take_unit((&queue, unit), record, is_whole)?;
+        }
+        for (name, queue_offset) in self.light_places(record) {
+            let Some(light) = self.queue_of(record, (name, light::QUEUE_ID)) else { continue };
+            self.take_unit((&light, Unit { queue_offset, count: 1, ..unit }), record, is_whole)?;
+        }
+        self.put_keys_of(record, &queue)?;
+        Ok(())
+    }
+
+    /// A queue that a record belongs in; none where the name cannot be one.
+    fn queue_of(&self, record: &RecordView<'_>, (name, id): (&str, i32)) -> Option<Arc<ConsumeQueue>> {
+        let opened = self.queues.open_or_create(name, id).inspect_err(|error| {
+            let log_offset = record.log_offset();
+            tracing::warn!(%error, log_offset, "record without a queue is passed over");
+        });
+        opened.ok()
+    }
+
+    /// Sees to it that the queue has this unit, which the record asks for.
+    fn take_unit(
+        &self,
+        (queue, unit): (&ConsumeQueue, Unit),
+        record: &RecordView<'_>,
+        is_whole: bool,
+    ) -> Result<(), Left> {
         // A queue does not begin in the middle if its beginning may be in front of the walk.
-        let is_headless = record.queue_offset() > queue.max_offset() && queue.max_offset() == 0;
+        let is_headless = unit.queue_offset > queue.max_offset() && queue.max_offset() == 0;
         if is_headless && !is_whole {
             return Err(Left::Gap);
         }
-        match self.dispatch_record(record)? {
-            Put::Appended => Ok(()),
-            Put::Known if self.agrees(&queue, record) => Ok(()),
-            Put::Known => self.mend(&queue, record, is_whole),
-            Put::Gap { .. } if !is_whole => Err(Left::Gap),
-            Put::Gap { .. } => {
-                queue.bridge(record.queue_offset())?;
-                self.dispatch_record(record)?;
-                Ok(())
-            }
+        match self.put(queue, unit, record.bytes())? {
+            Put::Appended => return Ok(()),
+            Put::Known if agrees(queue, &unit) => return Ok(()),
+            Put::Known => make_room(queue, &unit, is_whole)?,
+            Put::Gap { .. } if !is_whole => return Err(Left::Gap),
+            Put::Gap { .. } => queue.bridge(unit.queue_offset)?,
         }
-    }
-}
-
-impl DispatchWriter {
-    /// Whether the unit of the record is what the record asks for.
-    fn agrees(&self, queue: &ConsumeQueue, record: &RecordView<'_>) -> bool {
-        if !sys_flag::is_visible(record.sys_flag()) {
-            return true;
-        }
-        let wanted = self.unit(record, record.log_offset().cast_unsigned());
-        queue.unit(record.queue_offset()).is_some_and(|unit| {
-            // The delay levels may have changed since; a time of delivery that was given holds.
-            let is_tagged = record.topic() != SCHEDULE_TOPIC;
-            let is_same_place = (unit.log_offset, unit.size) == (wanted.log_offset, wanted.size);
-            is_same_place && (!is_tagged || unit.tags_code == wanted.tags_code)
-        })
-    }
-
-    /// Puts the record into a queue that has something else in its place: a damaged unit, or the units of a
-    /// topic that was deleted and made again. The units behind it follow, as the walk goes on to the end.
-    fn mend(&mut self, queue: &ConsumeQueue, record: &RecordView<'_>, is_whole: bool) -> Result<(), Left> {
-        if record.queue_offset() < queue.min_offset() {
-            if !is_whole {
-                return Err(Left::Gap);
-            }
-            queue.reset()?;
-        } else {
-            queue.cut_from(record.queue_offset())?;
-        }
-        self.dispatch_record(record)?;
+        self.put(queue, unit, record.bytes())?;
         Ok(())
     }
 }
 
+/// Whether the queue has this unit in its place.
+fn agrees(queue: &ConsumeQueue, wanted: &Unit) -> bool {
+    queue.unit(wanted.queue_offset).is_some_and(|unit| {
+        let is_same_place = (unit.log_offset, unit.size) == (wanted.log_offset, wanted.size);
+        // The delay levels may have changed since; a time of delivery that was given holds.
+        is_same_place && (queue.is_schedule() || unit.tags_code == wanted.tags_code)
+    })
+}
+
+/// Takes out what the queue has in place of a unit: a damaged one, or the units of a topic that was deleted and made
+/// again. The units behind it follow, as the walk goes on to the end.
+fn make_room(queue: &ConsumeQueue, unit: &Unit, is_whole: bool) -> Result<(), Left> {
+    if unit.queue_offset >= queue.min_offset() {
+        queue.cut_from(unit.queue_offset)?;
+    } else if is_whole {
+        queue.reset()?;
+    } else {
+        return Err(Left::Gap);
+    }
+    Ok(())
+}
+
 /// Whether the log has the record that the unit speaks of.
 fn is_right(reader: &LogReader, queue: &ConsumeQueue, unit: &Unit) -> bool {
-    if unit.log_offset < reader.min_offset()
-        || unit.is_hole()
-        || queue.topic().starts_with(LIGHT_QUEUE_PREFIX)
-    {
+    if unit.log_offset < reader.min_offset() || unit.is_hole() {
         return true;
     }
     let agrees = |record: &RecordView<'_>| {
-        record.total_size() as u64 == u64::from(unit.size)
-            && record.queue_offset() == unit.queue_offset
+        let is_of_topic = record.queue_offset() == unit.queue_offset
             && record.queue_id() == queue.queue_id()
-            && record.topic() == queue.topic().as_str()
+            && record.topic() == queue.topic().as_str();
+        let is_named = || {
+            let here = (queue.topic().as_str(), unit.queue_offset);
+            light::is_light(here.0) && light::places(record).any(|place| place == here)
+        };
+        record.total_size() as u64 == u64::from(unit.size) && (is_of_topic || is_named())
     };
     reader.record_at(unit.log_offset, agrees).unwrap_or(false)
 }
