@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use troupemq_codec::Text;
 use troupemq_codec::topic::DataVersion;
-use troupemq_store::{Clock, IndexReader, LogReader, QueueTable, StoreConfig};
+use troupemq_store::{Clock, IndexReader, LogReader, QueueTable, StoreConfig, light};
 
 use crate::assignment::Assignments;
 use crate::cold_flow::ColdFlow;
@@ -226,7 +226,14 @@ impl BrokerCast {
 
     /// Sees to it that somebody takes samples of what a topic counts.
     pub fn attend(&self, topic: &TopicView) {
-        if topic.counters.claim() && self.topics.try_send(Attend(topic.name.clone())).is_err() {
+        if !topic.counters.claim() {
+            return;
+        }
+        let name = match self.directory.is_light(&topic.name) {
+            true => Text::from_static(light::PREFIX),
+            false => topic.name.clone(),
+        };
+        if self.topics.try_send(Attend(name)).is_err() {
             // The next one who counts asks again.
             topic.counters.release();
         }

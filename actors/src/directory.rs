@@ -18,8 +18,8 @@ use dashmap::DashMap;
 use troupemq_codec::Text;
 use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::group::SubscriptionGroupConfig;
-use troupemq_codec::topic::TopicConfig;
-use troupemq_store::{ConsumeQueue, QueueTable, StoreError};
+use troupemq_codec::topic::{PERM_READ, PERM_WRITE, TopicConfig};
+use troupemq_store::{ConsumeQueue, QueueTable, StoreError, light};
 
 use crate::net::{Link, LinkId};
 use crate::queue::Queue;
@@ -34,6 +34,8 @@ pub struct Directory {
     groups: DashMap<Text, Arc<GroupView>>,
     links: DashMap<LinkId, Arc<Link>>,
     version: AtomicU64,
+    /// What all light queues count together; none where there are no light queues.
+    light: Option<Arc<Counters>>,
 }
 
 /// What is published about a topic.
@@ -99,6 +101,11 @@ impl Directory {
         Directory::default()
     }
 
+    /// An empty directory in which every name of a light queue is a topic of one queue.
+    pub fn with_light_queues() -> Directory {
+        Directory { light: Some(Arc::default()), ..Directory::default() }
+    }
+
     /// Raised by each change of a topic or group: who keeps a view compares it before use.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -106,7 +113,36 @@ impl Directory {
 
     /// The view of a topic.
     pub fn topic(&self, name: &str) -> Option<Arc<TopicView>> {
-        self.topics.get(name).map(|entry| entry.value().clone())
+        let known = self.topics.get(name).map(|entry| entry.value().clone());
+        known.or_else(|| self.light_topic(name))
+    }
+
+    /// A light queue, made on first need.
+    pub fn light_queue(&self, name: &str, table: &QueueTable) -> Result<Arc<QueueView>, StoreError> {
+        let disabled =
+            || StoreError::Config { key: "enableLmq", why: format!("\"{name}\" is no light queue") };
+        let topic = self.light_topic(name).ok_or_else(disabled)?;
+        self.queue(&topic, light::QUEUE_ID, table)?.ok_or_else(disabled)
+    }
+
+    /// Whether this is a light queue, or a group that reads as one.
+    pub fn is_light(&self, name: &str) -> bool {
+        self.light.is_some() && light::is_light(name)
+    }
+
+    /// The view of a light queue: nobody keeps it, there may be very many.
+    fn light_topic(&self, name: &str) -> Option<Arc<TopicView>> {
+        let counters = self.light.as_ref().filter(|_| light::is_light(name))?;
+        let config = TopicConfig {
+            topic_name: Text::from(name),
+            read_queue_nums: 1,
+            write_queue_nums: 1,
+            perm: PERM_READ | PERM_WRITE,
+            ..TopicConfig::default()
+        };
+        let queues = std::iter::once(OnceLock::new()).collect();
+        let view = TopicView { name: config.topic_name.clone(), config, counters: counters.clone(), queues };
+        Some(Arc::new(view))
     }
 
     /// All topics, in no order.
@@ -118,6 +154,8 @@ impl Directory {
     pub fn look_at_topic(&self, name: &str, look: impl FnOnce(&TopicView)) {
         if let Some(entry) = self.topics.get(name) {
             look(entry.value());
+        } else if let Some(light) = self.light_topic(name) {
+            look(&light);
         }
     }
 
@@ -152,7 +190,10 @@ impl Directory {
         if let Some(view) = slot.get() {
             return Ok(Some(view.clone()));
         }
-        let units = table.open_or_create(&topic.name, queue_id)?;
+        let units = match self.is_light(&topic.name) {
+            true => table.open_light(&topic.name)?,
+            false => table.open_or_create(&topic.name, queue_id)?,
+        };
         let entry = self.queues.entry((topic.name.clone(), queue_id)).or_insert_with(|| {
             Arc::new(QueueView {
                 topic: topic.name.clone(),

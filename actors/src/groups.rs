@@ -155,8 +155,10 @@ impl Handler<EnsureGroup> for Groups {
             return Ok(view);
         }
         let config = self.table.ensure(&group, self.clock.0.now_ms())?;
-        self.saving.changed();
-        self.save(context);
+        if self.table.is_kept(&group) {
+            self.saving.changed();
+            self.save(context);
+        }
         Ok(self.publish(config))
     }
 }

@@ -30,6 +30,8 @@ mod group_test;
 #[cfg(test)]
 mod hostile_test;
 #[cfg(test)]
+mod light_test;
+#[cfg(test)]
 mod model_test;
 #[cfg(test)]
 mod mutation_test;

@@ -19,7 +19,8 @@ use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 use troupemq_codec::request::ConsumerOffsetTable;
 use troupemq_codec::topic::DataVersion;
-use troupemq_store::tables::TableFile;
+use troupemq_store::light;
+use troupemq_store::tables::{LightOffsetTable, TableFile};
 
 use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
@@ -29,7 +30,7 @@ use crate::pull::Pulled;
 use crate::saving::{Saving, in_background};
 use crate::stats::Stats;
 use progress::{Committed, Progress};
-use stored::{restored, stored};
+use stored::{restored, stored, stored_light};
 
 /// How often changed offsets are written to disk (RocketMQ: `flushConsumerOffsetInterval`).
 const PERSIST_EVERY: Duration = Duration::from_secs(5);
@@ -168,6 +169,8 @@ pub struct ConsumerOffsets {
     progress: Progress,
     version: DataVersion,
     file: TableFile<ConsumerOffsetTable>,
+    /// The file that a broker with light queues has in Java; all offsets are in it too.
+    light: Option<TableFile<LightOffsetTable>>,
     saving: Saving<Held<Saved>>,
     /// Published number of pending resets.
     pending_resets: Arc<AtomicUsize>,
@@ -176,16 +179,17 @@ pub struct ConsumerOffsets {
 }
 
 impl ConsumerOffsets {
-    /// The owner of `table`, which is saved in `file`.
+    /// The owner of the table that is saved in the file beside it, and of that of light groups where they are.
     pub fn new(
-        table: ConsumerOffsetTable,
-        file: TableFile<ConsumerOffsetTable>,
-        pending_resets: Arc<AtomicUsize>,
-        stats: Arc<Stats>,
+        (file, table): (TableFile<ConsumerOffsetTable>, ConsumerOffsetTable),
+        light: Option<(TableFile<LightOffsetTable>, LightOffsetTable)>,
+        (pending_resets, stats): (Arc<AtomicUsize>, Arc<Stats>),
         clock: NodeClock,
     ) -> ConsumerOffsets {
-        let (progress, version) = restored(table);
-        ConsumerOffsets { progress, version, file, saving: Saving::default(), pending_resets, stats, clock }
+        let (light, of_light) = light.unzip();
+        let (progress, version) = restored(table, of_light.unwrap_or_default());
+        let saving = Saving::default();
+        ConsumerOffsets { progress, version, file, light, saving, pending_resets, stats, clock }
     }
 
     fn publish_resets(&self) {
@@ -193,7 +197,11 @@ impl ConsumerOffsets {
     }
 
     fn table(&self) -> ConsumerOffsetTable {
-        stored(&self.progress, self.version)
+        stored(&self.progress, self.version, |group| !self.is_light(group))
+    }
+
+    fn is_light(&self, group: &str) -> bool {
+        self.light.is_some() && light::is_light(group)
     }
 
     fn save_changes(&mut self, context: &mut Context<ConsumerOffsets>) {
@@ -210,7 +218,13 @@ impl ConsumerOffsets {
             return;
         }
         let (file, table) = (self.file.clone(), self.table());
-        let save = move || file.save(&table);
+        let light = self.light.clone().map(|file| (file, stored_light(&self.progress, &table)));
+        let save = move || {
+            if let Some((file, table)) = light {
+                file.save(&table)?;
+            }
+            file.save(&table)
+        };
         in_background(context, save, |offsets: &mut ConsumerOffsets, saved, context| {
             if let Err(refusal) = &saved {
                 tracing::error!(remark = refusal.remark, "the offsets of consumers were not saved");

@@ -15,6 +15,7 @@ pub mod bench;
 pub mod check;
 pub mod ids;
 mod inner_batch;
+mod light;
 pub mod own;
 pub mod place;
 pub mod reply;

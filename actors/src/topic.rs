@@ -29,6 +29,7 @@ use actix::{
 use troupemq_codec::Text;
 use troupemq_codec::request::BrokerStats;
 use troupemq_codec::topic::TopicConfig;
+use troupemq_store::light;
 
 use crate::commit_log::MAILBOX;
 use crate::directory::QueueView;
@@ -125,7 +126,9 @@ impl Topic {
         parts: Arc<TopicParts>,
         parent: Recipient<Rests>,
     ) -> Topic {
-        let view = parts.directory.topic(&name);
+        // What light queues count they count together, under their common front.
+        let is_counted = !parts.directory.is_light(&name) || name.as_str() == light::PREFIX;
+        let view = parts.directory.topic(&name).filter(|_| is_counted);
         Topic {
             state: TopicState::new(decided, parts.clock.0.now_ms()),
             counters: view.map(|view| view.counters.clone()).unwrap_or_default(),

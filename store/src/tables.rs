@@ -15,12 +15,14 @@
 //! | `messageRequestMode.json` | `RequestModeTable` of the codec |
 //! | `topicQueueMapping.json` | [`TopicQueueMappingTable`] |
 //! | `consumerFilter.json` | [`ConsumerFilterTable`] |
+//! | `lmqConsumerOffset.json` | [`LightOffsetTable`] |
 //! | `consumerOrderInfo.json` | [`ConsumerOrderTable`] |
 //! | `timermetrics`, `transactionMetrics` | [`TimerMetricsTable`], [`TransactionMetricsTable`] |
 
 mod consumer_filter;
 mod consumer_order;
 mod layout;
+mod light_offset;
 mod metrics;
 mod queue_mapping;
 mod unknown;
@@ -46,6 +48,7 @@ use crate::json_file::JsonFile;
 
 pub use self::consumer_filter::{ConsumerFilter, ConsumerFilterTable, TopicFilters};
 pub use self::consumer_order::{ConsumerOrder, ConsumerOrderTable};
+pub use self::light_offset::LightOffsetTable;
 pub use self::metrics::{Metric, TimerMetricsTable, TransactionMetricsTable};
 pub use self::queue_mapping::TopicQueueMappingTable;
 

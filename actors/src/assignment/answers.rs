@@ -16,6 +16,7 @@ use troupemq_codec::request::{
 use troupemq_codec::route::TopicRouteData;
 use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::light;
 
 use super::routes::readable;
 use super::{Known, Learned, ModeOf, QueuesElsewhere, SetMode};
@@ -25,7 +26,7 @@ use crate::net::{Answer, Call, Refusal};
 use crate::rebalance::ClientIds;
 use crate::rebalance::assign::{Strategy, assign, share};
 use crate::registrar::Connections;
-use crate::topic::names::{LMQ_PREFIX, RETRY_PREFIX};
+use crate::topic::names::RETRY_PREFIX;
 
 /// How long a name server may take.
 const ASKING: Duration = Duration::from_secs(3);
@@ -81,8 +82,8 @@ async fn queues_for(
 async fn queues_of(cast: &BrokerCast, topic: &Text) -> Result<Option<Vec<MessageQueue>>, Refusal> {
     let own =
         |queue_id| MessageQueue { topic: topic.clone(), broker_name: cast.broker_name.clone(), queue_id };
-    if topic.starts_with(LMQ_PREFIX) {
-        return Ok(Some(vec![own(0)]));
+    if light::is_light(topic) {
+        return Ok(Some(vec![own(light::QUEUE_ID)]));
     }
     let here = cast.directory.topic(topic);
     let elsewhere = queues_elsewhere(cast, topic).await?;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use troupemq_codec::topic::{DataVersion, PERM_READ};
 use troupemq_codec::{ResponseCode, Text};
+use troupemq_store::light;
 
 use crate::net::Refusal;
 
@@ -38,14 +39,22 @@ pub struct GroupTable {
     groups: BTreeMap<Text, Arc<SubscriptionGroupConfig>>,
     forbidden: BTreeMap<Text, BTreeMap<Text, i32>>,
     version: DataVersion,
-    auto_create: bool,
+    rules: GroupRules,
+}
+
+/// What may be made of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupRules {
+    /// Unknown groups are made by their first use.
+    pub auto_create: bool,
+    /// Groups with the name of a light queue always exist, and are kept in no file.
+    pub light: bool,
 }
 
 impl GroupTable {
-    /// The table that was saved, with the built-in groups added. `auto_create` lets unknown groups be made
-    /// by their first use.
+    /// The table that was saved, with the built-in groups added.
     #[must_use]
-    pub fn new(saved: SubscriptionGroupTable, auto_create: bool) -> GroupTable {
+    pub fn new(saved: SubscriptionGroupTable, rules: GroupRules) -> GroupTable {
         let saved_groups = saved.subscription_group_table.into_iter();
         let mut groups: BTreeMap<_, _> =
             saved_groups.map(|(name, config)| (name, Arc::new(config))).collect();
@@ -53,7 +62,7 @@ impl GroupTable {
             let name = Text::from_static(name);
             groups.entry(name.clone()).or_insert_with(|| Arc::new(plain(name)));
         }
-        GroupTable { groups, forbidden: saved.forbidden_table, version: saved.data_version, auto_create }
+        GroupTable { groups, forbidden: saved.forbidden_table, version: saved.data_version, rules }
     }
 
     /// The configuration of a group.
@@ -75,10 +84,14 @@ impl GroupTable {
         if let Some(known) = self.groups.get(group) {
             return Ok(known.clone());
         }
-        if !self.auto_create {
+        let is_kept = self.is_kept(group);
+        if is_kept && !self.rules.auto_create {
             return Err(unknown(group));
         }
         check_name(group)?;
+        if !is_kept {
+            return self.place(plain(group.clone()));
+        }
         self.insert(plain(group.clone()), now_ms)
     }
 
@@ -93,9 +106,20 @@ impl GroupTable {
         now_ms: i64,
     ) -> Result<Arc<SubscriptionGroupConfig>, Refusal> {
         check_name(&config.group_name)?;
+        if !self.is_kept(&config.group_name) {
+            let remark =
+                format!("the group {} reads as a light queue: it has no settings", config.group_name);
+            return Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
+        }
         let known = self.groups.get(&config.group_name).map(|known| &known.attributes);
         config.attributes = altered(known, &config.attributes)?;
         self.insert(config, now_ms)
+    }
+
+    /// Whether a group is in the file.
+    #[must_use]
+    pub fn is_kept(&self, group: &str) -> bool {
+        !(self.rules.light && light::is_light(group))
     }
 
     fn insert(
@@ -103,13 +127,18 @@ impl GroupTable {
         config: SubscriptionGroupConfig,
         now_ms: i64,
     ) -> Result<Arc<SubscriptionGroupConfig>, Refusal> {
+        let config = self.place(config)?;
+        self.version = self.version.next(now_ms);
+        Ok(config)
+    }
+
+    fn place(&mut self, config: SubscriptionGroupConfig) -> Result<Arc<SubscriptionGroupConfig>, Refusal> {
         if !self.groups.contains_key(&config.group_name) && self.groups.len() >= GROUPS_MAX {
             let remark = format!("the table of groups is full: limit {GROUPS_MAX}");
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
         }
         let config = Arc::new(config);
         self.groups.insert(config.group_name.clone(), config.clone());
-        self.version = self.version.next(now_ms);
         Ok(config)
     }
 
@@ -156,7 +185,8 @@ impl GroupTable {
     /// The table as it is saved and as slaves and tools read it.
     #[must_use]
     pub fn table(&self) -> SubscriptionGroupTable {
-        let groups = self.groups.iter().map(|(name, config)| (name.clone(), (**config).clone()));
+        let kept = self.groups.iter().filter(|(name, _)| self.is_kept(name));
+        let groups = kept.map(|(name, config)| (name.clone(), (**config).clone()));
         SubscriptionGroupTable {
             data_version: self.version,
             forbidden_table: self.forbidden.clone(),
@@ -218,7 +248,24 @@ mod tests {
     use super::*;
 
     fn table(auto_create: bool) -> GroupTable {
-        GroupTable::new(SubscriptionGroupTable::default(), auto_create)
+        GroupTable::new(SubscriptionGroupTable::default(), rules(auto_create))
+    }
+
+    fn rules(auto_create: bool) -> GroupRules {
+        GroupRules { auto_create, light: false }
+    }
+
+    /// 4.21
+    #[test]
+    fn a_group_with_the_name_of_a_light_queue_exists_without_settings_and_is_kept_nowhere() {
+        let rules = GroupRules { auto_create: false, light: true };
+        let mut groups = GroupTable::new(SubscriptionGroupTable::default(), rules);
+        let name = Text::from("%LMQ%g");
+        assert_eq!(groups.ensure(&name, 5).expect("exists").retry_max_times, 16);
+        assert_eq!(groups.table().data_version.counter, 0);
+        assert!(!groups.table().subscription_group_table.contains_key(&name));
+        let refusal = groups.put(plain(name), 5).expect_err("has no settings");
+        assert_eq!(refusal.code, ResponseCode::INVALID_PARAMETER);
     }
 
     #[test]
@@ -266,7 +313,7 @@ mod tests {
         assert!(groups.forbid_reading(&group, &topic, true, 1));
         assert!(groups.is_reading_forbidden("g", "t") && !groups.is_reading_forbidden("g", "u"));
         assert_eq!(groups.table().forbidden_table["g"], BTreeMap::from([(topic.clone(), 4)]));
-        let again = GroupTable::new(groups.table(), true);
+        let again = GroupTable::new(groups.table(), rules(true));
         assert_eq!(again.forbidden_to("g"), BTreeSet::from([topic.clone()]));
         assert!(groups.forbid_reading(&group, &topic, false, 2));
         assert!(groups.table().forbidden_table.is_empty());
@@ -291,7 +338,7 @@ mod tests {
         let mut groups = table(true);
         let config = SubscriptionGroupConfig { retry_max_times: 3, ..plain(Text::from("g")) };
         groups.put(config, 9).expect("stored");
-        let again = GroupTable::new(groups.table(), false);
+        let again = GroupTable::new(groups.table(), rules(false));
         assert_eq!(again.get("g").map(|config| config.retry_max_times), Some(3));
         assert_eq!(again.table().data_version, groups.table().data_version);
     }

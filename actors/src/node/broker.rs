@@ -98,9 +98,12 @@ pub(super) fn build(
     let timers = TimerStore::open(&opened.config, &opened.queues, &opened.reader, now_ms)?;
     let view = timers.view();
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;
-    let tables = PeopleTables::read(&below.store.dir, (filters, book))?;
+    let tables = PeopleTables::read(&below.store, (filters, book))?;
     let progress = tables.transactions();
-    let directory = Arc::new(Directory::new());
+    let directory = Arc::new(match below.store.light_queues_enabled {
+        true => Directory::with_light_queues(),
+        false => Directory::new(),
+    });
     let settings = (&part.config, &below.log, &config.clock);
     let people = People::start(stage, tables, &directory, settings, watchdog);
     if let Some(running) = &mut stage.broker {

@@ -3,15 +3,14 @@
 //! Invariants:
 //! - tables are read before any actor of them is started: a damaged table stops the start, not the node.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use actix::{Actor, Addr};
 use troupemq_codec::group::SubscriptionGroupTable;
 use troupemq_codec::request::{ConsumerOffsetTable, RequestModeTable};
-use troupemq_store::tables::{ConsumerFilterTable, TableFile};
-use troupemq_store::{LogReader, StoreError};
+use troupemq_store::tables::{ConsumerFilterTable, LightOffsetTable, TableFile};
+use troupemq_store::{LogReader, StoreConfig, StoreError};
 
 use crate::assignment::Assignments;
 use crate::config::{BrokerConfig, NodeClock};
@@ -20,7 +19,7 @@ use crate::directory::Directory;
 use crate::filters::book::FilterBook;
 use crate::filters::table::FilterTable;
 use crate::filters::{Filters, SaveFilters};
-use crate::groups::table::GroupTable;
+use crate::groups::table::{GroupRules, GroupTable};
 use crate::groups::{Groups, SaveGroups};
 use crate::heartbeat::HeartbeatScanner;
 use crate::node::{NodeError, Stage};
@@ -34,6 +33,7 @@ use crate::watchdog::Watchdog;
 pub(super) struct PeopleTables {
     groups: (TableFile<SubscriptionGroupTable>, SubscriptionGroupTable),
     offsets: (TableFile<ConsumerOffsetTable>, ConsumerOffsetTable),
+    light: Option<(TableFile<LightOffsetTable>, LightOffsetTable)>,
     filters: (FilterTable, TableFile<ConsumerFilterTable>),
     book: FilterBook,
     modes: (TableFile<RequestModeTable>, RequestModeTable),
@@ -42,12 +42,18 @@ pub(super) struct PeopleTables {
 impl PeopleTables {
     /// Reads them; `filters` were read before.
     pub(super) fn read(
-        store_dir: &Path,
+        store: &StoreConfig,
         (filters, book): ((FilterTable, TableFile<ConsumerFilterTable>), FilterBook),
     ) -> Result<PeopleTables, StoreError> {
-        let (groups, offsets) = (TableFile::open(store_dir)?, TableFile::open(store_dir)?);
-        let modes = TableFile::open(store_dir)?;
-        Ok(PeopleTables { groups, offsets, filters, book, modes })
+        let dir = store.dir.as_path();
+        let (groups, mut offsets) = (TableFile::open(dir)?, TableFile::open(dir)?);
+        let light = store.light_queues_enabled.then(|| TableFile::<LightOffsetTable>::open(dir));
+        let mut light = light.transpose()?;
+        if let Some((_, light)) = &mut light {
+            offsets.1 = light.newer_of(offsets.1);
+        }
+        let modes = TableFile::open(dir)?;
+        Ok(PeopleTables { groups, offsets, light, filters, book, modes })
     }
 
     /// How far transactions were read: half messages, then what was decided about them.
@@ -83,7 +89,8 @@ impl People {
         watchdog: &mut Watchdog,
     ) -> People {
         let (file, saved) = tables.groups;
-        let table = GroupTable::new(saved, config.auto_create_subscription_group);
+        let (auto_create, light) = (config.auto_create_subscription_group, tables.light.is_some());
+        let table = GroupTable::new(saved, GroupRules { auto_create, light });
         stage.enter("RebalanceCoordinator");
         stage.enter("Groups");
         stage.enter("Filters");
@@ -92,9 +99,8 @@ impl People {
         let groups = Groups::new(table, file, directory.clone(), filters.clone(), clock.clone()).start();
         stage.enter("ConsumerOffsets");
         let (pending_resets, stats) = (Arc::new(AtomicUsize::new(0)), Arc::new(Stats::default()));
-        let (file, saved) = tables.offsets;
-        let offsets =
-            ConsumerOffsets::new(saved, file, pending_resets.clone(), stats.clone(), clock.clone()).start();
+        let published = (pending_resets.clone(), stats.clone());
+        let offsets = ConsumerOffsets::new(tables.offsets, tables.light, published, clock.clone()).start();
         stage.enter("Assignments");
         let (file, saved) = tables.modes;
         let assignments = Assignments::new(file, saved, clock.clone()).start();

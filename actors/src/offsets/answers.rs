@@ -22,6 +22,7 @@ use troupemq_store::{ConsumeQueue, Unit};
 use super::progress::Committed;
 use super::{CommitOffset, GroupQueue, MoveOffset, QueryOffset};
 use crate::cast::BrokerCast;
+use crate::heartbeat::answers::group_view;
 use crate::net::{Answer, Call, Refusal};
 use crate::rebalance::ReadsWherePut;
 use crate::topic::attributes::is_batch;
@@ -68,9 +69,14 @@ pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
         .command
         .header()
         .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
-    let Some(view) = cast.directory.group(&header.group) else {
-        let remark = format!("Group {} not exist!", header.group);
-        return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+    let view = match cast.directory.group(&header.group) {
+        Some(view) => view,
+        // A group that reads as a light queue needs nobody to make it.
+        None if cast.directory.is_light(&header.group) => group_view(cast, &header.group).await?,
+        None => {
+            let remark = format!("Group {} not exist!", header.group);
+            return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+        }
     };
     let link = call.link.id();
     if cast.directory.topic(&header.topic).is_none() {

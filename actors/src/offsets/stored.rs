@@ -3,20 +3,25 @@
 //! Invariants:
 //! - a key is `topic@group`; of more `@` the first divides, so that `topic@group@broadcast` is read as the
 //!   group `group@broadcast`;
-//! - a key without `@` belongs to nobody and is left out.
+//! - a key without `@` belongs to nobody and is left out;
+//! - with light queues, groups of their names have a table of their own in `config/lmqConsumerOffset.json`.
 
 use std::collections::BTreeMap;
 
 use troupemq_codec::Text;
 use troupemq_codec::request::ConsumerOffsetTable;
 use troupemq_codec::topic::DataVersion;
+use troupemq_store::light::{QUEUE_ID, is_light};
+use troupemq_store::tables::LightOffsetTable;
 
 use super::progress::Progress;
 
-/// The offsets of a table that was read.
-pub(super) fn restored(table: ConsumerOffsetTable) -> (Progress, DataVersion) {
+/// The offsets of tables that were read.
+pub(super) fn restored(table: ConsumerOffsetTable, light: LightOffsetTable) -> (Progress, DataVersion) {
     let mut progress = Progress::default();
-    for (key, queues) in table.offset_table {
+    let of_light = light.lmq_offset_table.into_iter();
+    let of_light = of_light.map(|(key, queue_offset)| (key, BTreeMap::from([(QUEUE_ID, queue_offset)])));
+    for (key, queues) in table.offset_table.into_iter().chain(of_light) {
         let Some((topic, group)) = key.split_once('@') else {
             tracing::warn!(%key, "an entry of the consumer offsets names no group");
             continue;
@@ -30,11 +35,15 @@ pub(super) fn restored(table: ConsumerOffsetTable) -> (Progress, DataVersion) {
     (progress, table.data_version)
 }
 
-/// The table to be written.
-pub(super) fn stored(progress: &Progress, data_version: DataVersion) -> ConsumerOffsetTable {
+/// The table to be written, of the groups that belong in it.
+pub(super) fn stored(
+    progress: &Progress,
+    data_version: DataVersion,
+    belongs: impl Fn(&str) -> bool,
+) -> ConsumerOffsetTable {
     let mut offset_table: BTreeMap<Text, BTreeMap<i32, i64>> = BTreeMap::new();
     let mut key = String::new();
-    for (group, topic, queue_id, queue_offset) in progress.stored() {
+    for (group, topic, queue_id, queue_offset) in progress.stored().filter(|(group, ..)| belongs(group)) {
         key.clear();
         key.push_str(topic);
         key.push('@');
@@ -51,6 +60,17 @@ pub(super) fn stored(progress: &Progress, data_version: DataVersion) -> Consumer
     ConsumerOffsetTable { data_version, offset_table }
 }
 
+/// The table of light groups, beside the `others`.
+pub(super) fn stored_light(progress: &Progress, others: &ConsumerOffsetTable) -> LightOffsetTable {
+    let of_light = progress.stored().filter(|(group, _, id, _)| is_light(group) && *id == QUEUE_ID);
+    let entry = |group, topic, queue_offset| (Text::from(format!("{topic}@{group}").as_str()), queue_offset);
+    LightOffsetTable {
+        data_version: others.data_version,
+        lmq_offset_table: of_light.map(|(group, topic, _, at)| entry(group, topic, at)).collect(),
+        offset_table: others.offset_table.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,25 +82,44 @@ mod tests {
             progress.commit(&Text::from(group), &Text::from(topic), queue_id, at);
         }
         let version = DataVersion { counter: 4, state_version: 0, timestamp: 9 };
-        let table = stored(&progress, version);
+        let table = stored(&progress, version, |_| true);
         let keys: Vec<&str> = table.offset_table.keys().map(Text::as_str).collect();
         assert_eq!(keys, ["t@g", "t@g@broadcast"]);
-        let (again, again_version) = restored(table.clone());
+        let (again, again_version) = restored(table.clone(), LightOffsetTable::default());
         assert_eq!(again_version, version);
-        assert_eq!(stored(&again, version), table);
+        assert_eq!(stored(&again, version, |_| true), table);
+    }
+
+    /// 4.21
+    #[test]
+    fn groups_that_read_as_light_queues_have_a_table_of_their_own() {
+        let mut progress = Progress::default();
+        for (group, topic, at) in [("g", "t", 5), ("%LMQ%g", "%LMQ%t", 6), ("%LMQ%g", "t", 7)] {
+            progress.commit(&Text::from(group), &Text::from(topic), 0, at);
+        }
+        let table = stored(&progress, DataVersion::default(), |group| !is_light(group));
+        assert_eq!(table.offset_table.keys().map(Text::as_str).collect::<Vec<_>>(), ["t@g"]);
+        let light = stored_light(&progress, &table);
+        let wanted = [("%LMQ%t@%LMQ%g", 6), ("t@%LMQ%g", 7)].map(|(key, at)| (Text::from(key), at));
+        assert_eq!(light.lmq_offset_table, BTreeMap::from(wanted));
+        assert_eq!(light.offset_table, table.offset_table);
+        let (again, _) = restored(table, light);
+        assert_eq!(again.query("%LMQ%g", "%LMQ%t", 0), Some(6));
     }
 
     #[test]
     fn a_key_without_a_group_is_left_out() {
         let offset_table = BTreeMap::from([(Text::from("t"), BTreeMap::from([(0, 1)]))]);
-        let (progress, _) = restored(ConsumerOffsetTable { offset_table, ..Default::default() });
+        let table = ConsumerOffsetTable { offset_table, ..Default::default() };
+        let (progress, _) = restored(table, LightOffsetTable::default());
         assert_eq!(progress.stored().count(), 0);
     }
 
     #[test]
     fn reading_is_no_change() {
         let offset_table = BTreeMap::from([(Text::from("t@g"), BTreeMap::from([(0, 1)]))]);
-        let (mut progress, _) = restored(ConsumerOffsetTable { offset_table, ..Default::default() });
+        let table = ConsumerOffsetTable { offset_table, ..Default::default() };
+        let (mut progress, _) = restored(table, LightOffsetTable::default());
         assert_eq!(progress.query("g", "t", 0), Some(1));
         assert_eq!(progress.take_changes(), None);
     }

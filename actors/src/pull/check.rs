@@ -95,7 +95,7 @@ fn check_broker(cast: &BrokerCast, code: i32) -> Result<(), Refused> {
 fn check_group(cast: &BrokerCast, header: &PullMessageHeader) -> Result<Option<Arc<GroupView>>, Refused> {
     let name = &header.group;
     let Some(group) = cast.directory.group(name) else {
-        if cast.config.load().auto_create_subscription_group {
+        if cast.config.load().auto_create_subscription_group || cast.directory.is_light(name) {
             // A client that never heart-beats is known by its pulls, so that its commits count. The pull does
             // not wait for it; where the mailbox is full, the next pull asks again.
             let _ = cast.groups.try_send(EnsureGroup(name.clone()));

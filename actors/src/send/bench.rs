@@ -12,7 +12,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
-    POP_CK, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, UNIQ_KEY, put_property,
+    INNER_MULTI_QUEUE_OFFSET, POP_CK, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, UNIQ_KEY,
+    put_property,
 };
 use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch, sys_flag};
 use troupemq_codec::request::{SendBatchMessage, SendView};
@@ -23,7 +24,7 @@ use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome};
 use crate::config::BrokerConfig;
-use crate::detour::Wish;
+use crate::detour::{Detour, Wish};
 use crate::directory::{QueueView, TopicView};
 use crate::heartbeat::answers::group_view;
 use crate::held::hold;
@@ -32,6 +33,7 @@ use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
 use crate::send::check::{Marks, check_keys, check_sizes, illegal};
 use crate::send::inner_batch;
+use crate::send::light;
 use crate::send::place::{Places, is_given_up};
 use crate::send::reply;
 use crate::timer::recall;
@@ -374,10 +376,10 @@ impl Bench {
     ) -> Result<Range<usize>, Refusal> {
         let Target { cast, config, wire, send, topic, queue, is_dead } = *target;
         let marks = Marks::of(PropertiesView(piece.properties));
-        if marks.needs_cleaning() {
+        if marks.needs_cleaning() || light::is_numbered(marks.light, piece.properties) {
             let mut properties = Properties::parse(Bytes::copy_from_slice(piece.properties));
             let with_level: &[&str] = if marks.has_level() { &TIMES } else { &[] };
-            for name in [POP_CK].iter().chain(with_level) {
+            for name in [POP_CK, INNER_MULTI_QUEUE_OFFSET].iter().chain(with_level) {
                 properties.remove(name);
             }
             return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
@@ -397,15 +399,12 @@ impl Bench {
         if let Some(recall_ms) = detour.as_ref().and_then(|detour| detour.recall_ms) {
             self.recall = recall::handle(cast, &topic.name, (recall_ms, id));
         }
-        let waits_as_half = detour.as_ref().is_some_and(|detour| detour.is_half);
+        let light = light::queues_unless_waiting(cast, &topic.name, (marks.light, detour.is_some()))?;
         let record = NewRecord {
             topic: detour.as_ref().map_or(&topic.name, |detour| detour.topic),
             queue_id: detour.as_ref().map_or(queue.queue_id, |detour| detour.queue.queue_id()),
             flag: piece.flag,
-            sys_flag: match waits_as_half {
-                true => sys_flag::with_transaction(send.sys_flag, 0),
-                false => send.sys_flag,
-            },
+            sys_flag: stored_flags(send.sys_flag, detour.as_ref()),
             born_timestamp_ms: send.born_timestamp_ms,
             born_host: wire.peer(),
             store_host: cast.advertised,
@@ -421,14 +420,17 @@ impl Bench {
         };
         let properties_len = record.properties_len();
         check_sizes(config, piece.body, properties_len)?;
+        light::check_size(config, &record, &light)?;
         let start = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes)?;
         self.waits_for_disk |= marks.waits;
         // The batch keeps its queue alive until it is dispatched: one counter raised per message.
-        match detour {
-            Some(detour) => self.batch.push(start, detour.queue, 1, detour.tags_code),
-            None => self.batch.push(start, queue.units.clone(), 1, tags_code_of(marks.tags)),
-        }
+        let (queue, tags_code) = match detour {
+            Some(detour) => (detour.queue, detour.tags_code),
+            None => (queue.units.clone(), tags_code_of(marks.tags)),
+        };
+        self.batch.push(start, queue, 1, tags_code);
+        self.number(light, properties_len);
         let end = self.batch.bytes.len() - start;
         Ok(match marks.uniq_key {
             Some(key) => place_within(key, piece.properties, end - properties_len),
@@ -436,6 +438,27 @@ impl Bench {
             None => end - made.len() + UNIQ_KEY.len() + 1..end - 1,
         })
     }
+}
+
+impl Bench {
+    /// Has the record that was pushed last numbered for its light queues.
+    fn number(&mut self, light: Vec<Arc<QueueView>>, properties_bytes: usize) {
+        if light.is_empty() {
+            return;
+        }
+        self.batch.number_last(light::numbers(&light), properties_bytes);
+        for queue in light {
+            if !self.queues.iter().any(|known| Arc::ptr_eq(known, &queue)) {
+                self.queues.push(queue);
+            }
+        }
+    }
+}
+
+/// The flags a record is stored with: what waits as half of a transaction is plain in its queue.
+fn stored_flags(flags: i32, detour: Option<&Detour>) -> i32 {
+    let is_half = detour.is_some_and(|detour| detour.is_half);
+    if is_half { sys_flag::with_transaction(flags, 0) } else { flags }
 }
 
 /// Where a part of the properties lies in a record whose properties begin at `start`.

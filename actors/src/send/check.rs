@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::message::properties::{
-    DELAY, INNER_NUM, KEYS, POP_CK, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC,
-    TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS, TRANSACTION_PREPARED, UNIQ_KEY, WAIT,
+    DELAY, INNER_MULTI_DISPATCH, INNER_NUM, KEYS, POP_CK, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS,
+    TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS, TRANSACTION_PREPARED, UNIQ_KEY,
+    WAIT,
 };
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::topic::TopicConfig;
@@ -76,6 +77,8 @@ pub struct Marks<'a> {
     pub level: Option<&'a str>,
     /// Whether it is half of a transaction.
     pub is_transaction: bool,
+    /// The light queues that it goes to.
+    pub light: Option<&'a str>,
     time: TimeWish<'a>,
     is_inner_batch: bool,
 }
@@ -83,7 +86,7 @@ pub struct Marks<'a> {
 impl<'a> Marks<'a> {
     /// Looks for the marks in one pass.
     pub fn of(properties: PropertiesView<'a>) -> Marks<'a> {
-        let [uniq_key, tags, wait, pop, transaction, delay, inner, seconds, ms, deliver, out, cancels] =
+        let [uniq_key, tags, wait, pop, transaction, delay, inner, seconds, ms, deliver, out, cancels, light] =
             properties.pick([
                 UNIQ_KEY,
                 TAGS,
@@ -97,6 +100,7 @@ impl<'a> Marks<'a> {
                 TIMER_DELIVER_MS,
                 TIMER_OUT_MS,
                 TIMER_DELETE_UNIQUE_KEY,
+                INNER_MULTI_DISPATCH,
             ]);
         let is_true = |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("true"));
         Marks {
@@ -108,6 +112,7 @@ impl<'a> Marks<'a> {
             is_transaction: is_true(transaction),
             time: TimeWish { seconds, ms, deliver, was_timed: out.is_some(), cancels: cancels.is_some() },
             is_inner_batch: inner.is_some(),
+            light,
         }
     }
 

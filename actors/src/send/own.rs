@@ -16,6 +16,7 @@ use crate::commit_log::{Append, Done, Outcome};
 use crate::directory::QueueView;
 use crate::held::hold;
 use crate::net::Refusal;
+use crate::send::light;
 
 /// A message of the broker's own.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +80,15 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
         })?;
         let advance = u16::from(sys_flag::is_visible(message.record.sys_flag));
         batch.push(start, units, advance, message.tags_code);
-        queues.extend(view.filter(|view| !queues.iter().any(|known| Arc::ptr_eq(known, view))));
+        let light = light::queues_of(cast, &message.record);
+        if !light.is_empty() {
+            batch.number_last(light::numbers(&light), message.record.properties_len());
+        }
+        for view in view.into_iter().chain(light) {
+            if !queues.iter().any(|known| Arc::ptr_eq(known, &view)) {
+                queues.push(view);
+            }
+        }
     }
     Ok((batch, queues))
 }

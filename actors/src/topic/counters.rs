@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use dashmap::DashMap;
 use troupemq_codec::Text;
+use troupemq_store::light;
 
 /// Groups that are counted in one topic.
 const GROUPS_MAX: usize = 10_000;
@@ -69,6 +70,8 @@ impl Counters {
 
     /// Counts messages that were handed to a group.
     pub fn got(&self, group: &str, messages: usize, bytes: usize) {
+        // As in Java, readers of light queues count as one.
+        let group = if light::is_light(group) { light::PREFIX } else { group };
         let groups = self.gets.get_or_init(|| DashMap::with_shard_amount(SHARDS));
         if let Some(counter) = groups.get(group) {
             return counter.add(messages, bytes);

@@ -16,8 +16,6 @@ pub const GROUP_TOPIC_NAME_MAX: usize = 255;
 pub const RETRY_PREFIX: &str = "%RETRY%";
 /// Begins the name of every topic of dead letters.
 pub const DEAD_LETTER_PREFIX: &str = "%DLQ%";
-/// Begins the name of every light queue: a topic of one queue that nobody configured. Java: `LMQ_PREFIX`.
-pub const LMQ_PREFIX: &str = "%LMQ%";
 /// Begins the names of the system's own topics.
 const SYSTEM_PREFIX: &str = "rmq_sys_";
 

@@ -95,6 +95,9 @@ impl Topics {
             if let Some(config) = self.table.delete(&topic, now_ms)? {
                 self.tell_decided(&topic, None);
                 gone.push(config.topic_name.clone());
+            } else if self.parts.directory.is_light(&topic) {
+                // Nobody configured it: it has a queue and no entry.
+                gone.push(Text::from(topic.as_str()));
             }
         }
         Ok(gone)
@@ -143,7 +146,7 @@ impl Handler<ParkFirst> for Topics {
 
     fn handle(&mut self, first: ParkFirst, context: &mut Context<Topics>) {
         let topic = first.queue.topic.clone();
-        if self.table.get(&topic).is_none() {
+        if self.table.get(&topic).is_none() && !self.parts.directory.is_light(&topic) {
             return first.park.parcel.wake(Wakened::Withdrawn);
         }
         // A pull that is not delivered is dropped, and by that it comes back to its session.
@@ -170,7 +173,7 @@ impl Handler<Attend> for Topics {
     type Result = ();
 
     fn handle(&mut self, Attend(topic): Attend, context: &mut Context<Topics>) {
-        if self.table.get(&topic).is_some() {
+        if self.table.get(&topic).is_some() || self.parts.directory.is_light(&topic) {
             self.active(&topic, context);
         }
     }

@@ -1,4 +1,7 @@
 //! Light queues as they are written, and made again from the log.
+//!
+//! Invariants:
+//! - nothing is flushed or closed in order: each store is opened again as a crash leaves it.
 
 use std::path::Path;
 use std::sync::Arc;
