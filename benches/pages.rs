@@ -49,7 +49,7 @@ fn round(way: Way, batch: &[u8]) -> [f64; 2] {
         let mut messages = 0;
         while segment.remaining() > batch.len() {
             match way {
-                Way::Map => segment.append(batch),
+                Way::Map => segment.append(batch).expect("the disk takes it"),
                 Way::Write => {
                     segment.write(batch).expect("the disk takes it");
                     segment.publish(segment.position() + batch.len() as u64);
