@@ -2,7 +2,8 @@
 //! writes them to a file.
 //!
 //! `cargo bench --bench append` prints one line for each round and the medians. Pages of the file are made
-//! while the clock runs, on both sides: `cargo bench --bench pages` says what they cost.
+//! while the clock runs, on both sides. What they cost is seen beside: the same plain loop into pages that are in
+//! memory, and without a file.
 //!
 //! Invariants:
 //! - both sides see the same bodies, write batches of the same size and end in a file of the same kind.
@@ -28,13 +29,14 @@ fn main() {
     let mut out = std::io::stdout().lock();
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        let plain = plain_loop(&clock, &bodies);
+        let [plain, again, bare] = plain_loops(&clock, &bodies);
         let (whole, append) = log(&clock, &bodies);
-        let rates = [plain, whole, append].map(|nanos| nanos as f64 / MESSAGES as f64);
+        let rates = [plain, whole, append, again, bare].map(|nanos| nanos as f64 / MESSAGES as f64);
         writeln!(
             out,
-            "ns/message: plain loop {:.1}, encode + append {:.1}, append alone {:.1}",
-            rates[0], rates[1], rates[2]
+            "ns/message: plain loop {:.1}, encode + append {:.1}, append alone {:.1}; plain loop into pages in memory \
+             {:.1}, without a file {:.1}",
+            rates[0], rates[1], rates[2], rates[3], rates[4]
         )
         .expect("the terminal takes a line");
         rounds.push(rates);
@@ -44,21 +46,30 @@ fn main() {
         values.sort_by(f64::total_cmp);
         values[ROUNDS / 2]
     };
-    let [plain, whole, append] = [0, 1, 2].map(median);
+    let [plain, whole, append, again, bare] = [0, 1, 2, 3, 4].map(median);
     writeln!(
         out,
-        "median: encode + append {:.2} M/s, append alone {:.2} M/s, {:.0} % of the plain loop",
+        "median: encode + append {:.2} M/s, append alone {:.2} M/s, {:.0} % of the plain loop; the plain loop {:.2} M/s, \
+         into pages in memory {:.2} M/s, without a file {:.2} M/s",
         1_000.0 / whole,
         1_000.0 / append,
-        100.0 * plain / whole
+        100.0 * plain / whole,
+        1_000.0 / plain,
+        1_000.0 / again,
+        1_000.0 / bare
     )
     .expect("the terminal takes a line");
 }
 
-/// Copies and checksums the bytes of each record, and writes those of a batch to a file.
-fn plain_loop(clock: &SystemClock, bodies: &[Vec<u8>]) -> u64 {
+/// The plain loop into a new file, into the same file once more, and into none.
+fn plain_loops(clock: &SystemClock, bodies: &[Vec<u8>]) -> [u64; 3] {
     let dir = tempfile::tempdir().expect("a folder can be made");
-    let mut segment = SegmentWriter::create(dir.path(), 0, 1 << 30, Allocate::Now).expect("a segment");
+    let segment = || SegmentWriter::create(dir.path(), 0, 1 << 30, Allocate::Now).expect("a segment");
+    [Some(segment()), Some(segment()), None].map(|segment| plain_loop(clock, bodies, segment))
+}
+
+/// Copies and checksums the bytes of each record, and writes those of a batch to a file.
+fn plain_loop(clock: &SystemClock, bodies: &[Vec<u8>], mut segment: Option<SegmentWriter>) -> u64 {
     let mut head = vec![0_u8; encoded_len() - BODY_BYTES];
     let mut batch = Vec::with_capacity(BATCH * encoded_len());
     let started = clock.nanos();
@@ -71,8 +82,11 @@ fn plain_loop(clock: &SystemClock, bodies: &[Vec<u8>]) -> u64 {
             batch.extend_from_slice(&head);
             batch.extend_from_slice(body);
         }
-        segment.write(&batch).expect("the disk takes it");
-        segment.publish(segment.position() + batch.len() as u64);
+        if let Some(segment) = &mut segment {
+            segment.write(&batch).expect("the disk takes it");
+            segment.publish(segment.position() + batch.len() as u64);
+        }
+        std::hint::black_box(&batch);
     }
     clock.nanos() - started
 }

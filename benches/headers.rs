@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::io::Write;
 
 use bytes::{Bytes, BytesMut};
+use troupemq_codec::command::Molds;
 use troupemq_codec::frame::take_frame;
 use troupemq_codec::request::{
     PullMessage, PullMessageHeader, PullMessageReplyHeader, PullView, SendMessageV2, SendMessageV2Header,
@@ -26,6 +27,7 @@ fn main() {
     for form in [HeaderForm::Json, HeaderForm::Binary] {
         for (name, nanos) in [
             ("read a send", read_send(&clock, form)),
+            ("read a send like the one before", read_like(&clock, form)),
             ("read a send with its properties", read_properties(&clock, form)),
             ("write its answer", write_send_reply(&clock, form)),
             ("read a pull", read_pull(&clock, form)),
@@ -80,6 +82,15 @@ fn read_send(clock: &SystemClock, form: HeaderForm) -> f64 {
     let frame = send(form);
     best(clock, || {
         let view = CommandView::parse(black_box(&frame)).expect("it is a command");
+        black_box(SendView::read(&view).expect("it is a send"));
+    })
+}
+
+fn read_like(clock: &SystemClock, form: HeaderForm) -> f64 {
+    let frame = send(form);
+    let mut molds = Molds::default();
+    best(clock, || {
+        let view = CommandView::parse_like(black_box(&frame), &mut molds).expect("it is a command");
         black_box(SendView::read(&view).expect("it is a send"));
     })
 }

@@ -1,17 +1,24 @@
 //! A server without actors: it stores sends under one mutex, so that the price of the actor model stays visible.
 //!
-//! `cargo bench --bench reference -- ADDRESS DIR [THREADS]` serves until it is killed; `benches/compare` runs it
+//! `cargo bench --bench reference -- ADDRESS DIR [THREADS [bare]]` serves until it is killed; `benches/compare` runs it
 //! beside the broker. It has the broker's codec, store and batches: all complete frames of one read are one
 //! append, dispatched before the answer, which is one write. It has no limits, no flow control, no pulls, and takes
 //! whatever topic it is sent to.
+//!
+//! With `bare` behind the number of threads it is a floor instead: it reads frames, writes them to a file as they came,
+//! one write for each read, and answers every send and pull with the same bytes but for the opaque. No broker on the
+//! same sockets and files takes less.
 //!
 //! Invariants:
 //! - one lock for each batch; nothing else is shared but counters;
 //! - a client of RocketMQ finds it as name server and as broker on the same port.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -21,11 +28,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;
 use troupemq_actors::net::inbound::{READ_BYTES, first_frame};
 use troupemq_actors::send::ids::{IdSource, PlaceIds};
-use troupemq_codec::command::Head;
+use troupemq_codec::command::{Head, Molds};
 use troupemq_codec::message::message_id::UniqueIdText;
 use troupemq_codec::message::properties::{UNIQ_KEY, put_property};
 use troupemq_codec::message::{NewRecord, PropertiesView};
-use troupemq_codec::request::{GetRouteinfoByTopic, SendReply, SendView, StoredAt};
+use troupemq_codec::request::{
+    GetRouteinfoByTopic, PullMessageReplyHeader, SendReply, SendView, StoredAt, StoredReplies,
+};
 use troupemq_codec::route::{BrokerData, QueueData, TopicRouteData};
 use troupemq_codec::{Command, CommandView, HeaderForm, Request, ResponseCode, Text};
 use troupemq_store::{
@@ -36,6 +45,9 @@ use troupemq_store::{
 const QUEUES: i32 = 4;
 const OWN_PROPERTIES: &[u8] =
     b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02";
+/// Bytes of the file of a bare server; then it begins anew, in pages that are in memory.
+const BARE_BYTES: u64 = 1 << 30;
+const PULLED: usize = 32;
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 
 #[expect(clippy::disallowed_types, reason = "what the actors are compared with")]
@@ -49,6 +61,22 @@ struct Shared {
     address: SocketAddr,
     ids: IdSource,
     places: PlaceIds,
+    replies: StoredReplies,
+    bare: Option<Bare>,
+}
+
+/// What answers without looking.
+struct Bare {
+    file: File,
+    at: AtomicU64,
+    send: Canned,
+    pull: Canned,
+}
+
+/// An answer whose opaque has ten digits, as those of the load have.
+struct Canned {
+    frame: Vec<u8>,
+    opaque_at: usize,
 }
 
 /// One connection.
@@ -59,6 +87,7 @@ struct Session {
     queues: Vec<Arc<ConsumeQueue>>,
     batch: AppendBatch,
     slots: Vec<Slot>,
+    molds: Molds,
     out: BytesMut,
     scratch: BytesMut,
     made: BytesMut,
@@ -82,6 +111,7 @@ fn main() {
     let (Some(address), Some(dir)) = (arguments.next(), arguments.next()) else { return };
     let address: SocketAddr = address.parse().expect("the first argument is an address");
     let threads = arguments.next().map_or(2, |threads| threads.parse().expect("a number of threads"));
+    let is_bare = arguments.next().is_some_and(|word| word == "bare");
     let opened = open(StoreConfig::in_dir(Path::new(&dir)), Arc::new(SystemClock::new())).expect("a store");
     let clock = SystemClock::new();
     let shared = Arc::new(Shared {
@@ -90,6 +120,8 @@ fn main() {
         address,
         ids: IdSource::new(address.ip(), clock.now_ms()),
         places: PlaceIds::new(address),
+        replies: StoredReplies::new("DefaultRegion", true),
+        bare: is_bare.then(|| Bare::new(Path::new(&dir), address)),
         clock,
     });
     let mut hands = Vec::new();
@@ -125,6 +157,7 @@ fn work(shared: &Arc<Shared>, mut connections: tokio::sync::mpsc::UnboundedRecei
                 queues: Vec::new(),
                 batch: AppendBatch::default(),
                 slots: Vec::new(),
+                molds: Molds::default(),
                 out: BytesMut::new(),
                 scratch: BytesMut::new(),
                 made: BytesMut::new(),
@@ -142,6 +175,85 @@ fn flush(mut flusher: LogFlusher) {
     }
 }
 
+impl Bare {
+    fn new(dir: &Path, address: SocketAddr) -> Bare {
+        let record = NewRecord {
+            topic: "BenchmarkTopic01",
+            queue_id: 0,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp_ms: 1,
+            born_host: address,
+            store_host: address,
+            reconsume_times: 0,
+            prepared_log_offset: 0,
+            body: &[b'x'; 1024],
+            properties: &[OWN_PROPERTIES],
+        };
+        let mut records = BytesMut::new();
+        for _ in 0..PULLED {
+            record.encode(&mut records).expect("the record is short");
+        }
+        let head = |opaque| Head::answer(ResponseCode::SUCCESS, opaque, HeaderForm::Json);
+        let stored = StoredAt {
+            message_id: "7F00000100002A9F000000000012D687",
+            queue_id: 3,
+            queue_offset: 123_456,
+            transaction_id: Some("7F00000110424E0E2F2A93B109210000"),
+            batch_unique_id: None,
+            recall_handle: None,
+        };
+        let reply =
+            |opaque| SendReply { head: head(opaque), region: "r", trace_on: true, stored: Some(stored) };
+        let pulled = PullMessageReplyHeader { next_offset: 32, max_offset: 64, ..Default::default() };
+        Bare {
+            file: File::create(dir.join("bare")).expect("a file can be made"),
+            at: AtomicU64::new(0),
+            send: Canned::of(|opaque, out| reply(opaque).encode(out)),
+            pull: Canned::of(|opaque, out| {
+                pulled.encode_head(head(opaque), records.len(), out);
+                out.extend_from_slice(&records);
+            }),
+        }
+    }
+
+    /// Answers a send or a pull with a header in JSON, whatever it says.
+    fn answer(&self, frame: &[u8], out: &mut BytesMut) -> bool {
+        let header = &frame[4..];
+        let canned = match header {
+            _ if header.starts_with(b"{\"code\":310,") => &self.send,
+            _ if header.starts_with(b"{\"code\":11,") => &self.pull,
+            _ => return false,
+        };
+        const KEY: &[u8] = b"\"opaque\":";
+        let Some(key_at) = memchr::memmem::find(header, KEY) else { return false };
+        let opaque_at = key_at + KEY.len();
+        let at = out.len() + canned.opaque_at;
+        out.extend_from_slice(&canned.frame);
+        out[at..at + 10].copy_from_slice(&header[opaque_at..opaque_at + 10]);
+        true
+    }
+
+    /// Writes what was read.
+    fn write(&self, frames: &[u8]) {
+        let at = self.at.fetch_add(frames.len() as u64, Ordering::Relaxed) % BARE_BYTES;
+        self.file.write_all_at(frames, at).expect("the disk takes it");
+    }
+}
+
+impl Canned {
+    /// The opaque stands where two encodings differ.
+    fn of(encode: impl Fn(i32, &mut BytesMut)) -> Canned {
+        let [frame, other] = [1_000_000_000, i32::MAX].map(|opaque| {
+            let mut frame = BytesMut::new();
+            encode(opaque, &mut frame);
+            frame.to_vec()
+        });
+        let opaque_at = frame.iter().zip(&other).position(|(one, other)| one != other);
+        Canned { frame, opaque_at: opaque_at.expect("two opaques differ in their first digit") }
+    }
+}
+
 impl Session {
     async fn run(mut self, mut stream: TcpStream) {
         let mut input = BytesMut::with_capacity(READ_BYTES);
@@ -152,8 +264,15 @@ impl Session {
             }
             let mut consumed = 0;
             while let Some(frame) = first_frame(&input[consumed..]).expect("the load sends frames") {
-                self.look_at(frame);
+                let is_canned =
+                    self.shared.bare.as_ref().is_some_and(|bare| bare.answer(frame, &mut self.out));
+                if !is_canned {
+                    self.look_at(frame);
+                }
                 consumed += frame.len() + 4;
+            }
+            if let Some(bare) = &self.shared.bare {
+                bare.write(&input[..consumed]);
             }
             input.advance(consumed);
             self.store();
@@ -172,7 +291,7 @@ impl Session {
     }
 
     fn look_at(&mut self, frame: &[u8]) {
-        let view = CommandView::parse(frame).expect("the load sends commands");
+        let view = CommandView::parse_like(frame, &mut self.molds).expect("the load sends commands");
         if troupemq_actors::send::is_send(view.code) {
             return self.take_in(&view, &frame[view.body.clone()]);
         }
@@ -242,23 +361,25 @@ impl Session {
             dispatch.dispatch(&self.batch, &appended).expect("the records follow each other");
         }
         for (slot, record) in self.slots.drain(..).zip(&self.batch.records) {
-            SendReply {
-                head: Head::answer(ResponseCode::SUCCESS, slot.opaque, slot.form),
-                region: "DefaultRegion",
-                trace_on: true,
-                stored: Some(StoredAt {
-                    message_id: self.shared.places.of(record.log_offset).as_str(),
-                    queue_id: slot.queue_id,
-                    queue_offset: record.queue_offset,
-                    transaction_id: Some(match &slot.uniq_key {
-                        UniqKey::Made(id) => id.as_str(),
-                        UniqKey::Theirs(key) => key.as_str(),
-                    }),
-                    batch_unique_id: None,
-                    recall_handle: None,
+            let place = self.shared.places.of(record.log_offset);
+            let stored = StoredAt {
+                message_id: place.as_str(),
+                queue_id: slot.queue_id,
+                queue_offset: record.queue_offset,
+                transaction_id: Some(match &slot.uniq_key {
+                    UniqKey::Made(id) => id.as_str(),
+                    UniqKey::Theirs(key) => key.as_str(),
                 }),
+                batch_unique_id: None,
+                recall_handle: None,
+            };
+            let is_json = slot.form == HeaderForm::Json;
+            if is_json && self.shared.replies.encode(slot.opaque, &stored, &mut self.out) {
+                continue;
             }
-            .encode(&mut self.out);
+            let head = Head::answer(ResponseCode::SUCCESS, slot.opaque, slot.form);
+            SendReply { head, region: "DefaultRegion", trace_on: true, stored: Some(stored) }
+                .encode(&mut self.out);
         }
         self.batch.clear();
     }

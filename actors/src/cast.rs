@@ -14,6 +14,7 @@ use actix::Addr;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use troupemq_codec::Text;
+use troupemq_codec::request::StoredReplies;
 use troupemq_codec::topic::DataVersion;
 use troupemq_store::{Clock, IndexReader, LogReader, QueueTable, StoreConfig, light};
 
@@ -183,6 +184,8 @@ pub struct BrokerCast {
     pub region: Text,
     /// Whether clients are told to trace.
     pub trace_on: bool,
+    /// What the answers to stored sends have in common.
+    pub stored_replies: StoredReplies,
     /// Unique ids for messages that come without.
     pub ids: IdSource,
     /// Ids of places in the log.

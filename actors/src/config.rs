@@ -64,7 +64,8 @@ pub struct NameServerPart {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetConfig {
-    /// Threads that carry sessions, arbiter 0 included. Default: the processors, at most 8. Bounds: 1..=64.
+    /// Threads that carry sessions, arbiter 0 included. Default: the processors but one, which the kernel's and the
+    /// disk's work takes, at most 8. Bounds: 1..=64.
     pub session_arbiters: usize,
     /// Bytes of requests that may be in flight in the whole node. Default: 64 MiB. Bounds: 1 MiB..=16 GiB.
     pub in_flight_max_bytes: usize,
@@ -79,6 +80,9 @@ pub struct NetConfig {
     /// Requests, pulls on hold not counted, that one connection may have in work besides its sends.
     /// Default: 1024. Bounds: 1..=65 536.
     pub calls_max: usize,
+    /// How long an arbiter whose only busy peer sends request after request looks for the next one before it
+    /// sleeps, in microseconds; 0 is not at all. Default: 50. Bounds: 0..=1000.
+    pub busy_poll_us: u64,
 }
 
 /// Behaviour of a broker. Java: `BrokerConfig` and the parts of `MessageStoreConfig` a client can see.
@@ -331,7 +335,8 @@ impl NetConfig {
         within("outboundMaxBytes", self.outbound_max_bytes, 64 << 10, 1 << 30, "64 KiB..=1 GiB")?;
         within("idleMs", self.idle_ms, 10, u64::MAX, "10..")?;
         within("stallMs", self.stall_ms, 10, u64::MAX, "10..")?;
-        within("callsMax", self.calls_max, 1, 65_536, "1..=65536")
+        within("callsMax", self.calls_max, 1, 65_536, "1..=65536")?;
+        within("busyPollUs", self.busy_poll_us, 0, 1000, "0..=1000")
     }
 }
 
@@ -339,12 +344,13 @@ impl Default for NetConfig {
     fn default() -> NetConfig {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         NetConfig {
-            session_arbiters: processors.min(8),
+            session_arbiters: processors.saturating_sub(1).clamp(1, 8),
             in_flight_max_bytes: 64 << 20,
             outbound_max_bytes: 8 << 20,
             idle_ms: 120_000,
             stall_ms: 30_000,
             calls_max: 1024,
+            busy_poll_us: 50,
         }
     }
 }

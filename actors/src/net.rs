@@ -9,14 +9,16 @@
 //! Contents: `listener` accepts, `sessions` hands connections out over the arbiters, `session` reads and
 //! answers, `wire` is a connection as its arbiter sees it, `inbound` cuts frames, `outbound` writes,
 //! `pending` matches answers to calls, `dialer` connects, `turn` serves what was read, `pipe` is a connection
-//! within the process.
+//! within the process, `seats` spreads connections over the arbiters, `busy` saves them from sleeping too early.
 
+pub mod busy;
 pub mod dialer;
 pub mod inbound;
 pub mod listener;
 pub mod outbound;
 pub mod pending;
 pub mod pipe;
+pub mod seats;
 pub mod session;
 pub mod sessions;
 pub mod turn;

@@ -13,6 +13,7 @@ mod binary;
 mod escape;
 mod head;
 mod json;
+mod mold;
 pub(crate) mod span;
 mod view;
 
@@ -28,8 +29,10 @@ use crate::response::ResponseCode;
 use crate::text::Text;
 use crate::version::OUR_VERSION;
 
-pub(crate) use escape::{escape, escape_len, escape_to_ascii, unescape};
+pub(crate) use escape::{escape, escape_len, escape_to_ascii, is_plain, unescape};
 pub use head::{Head, HeadWriter};
+pub(crate) use head::{digits_of, put_json_frame};
+pub use mold::Molds;
 pub use view::{CommandView, Value};
 
 /// Bit of the flag word: this is an answer.

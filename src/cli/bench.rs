@@ -80,6 +80,9 @@ pub(super) struct Load {
     /// Print the result as a JSON object
     #[arg(long)]
     json: bool,
+    /// Look for answers without ever sleeping, so that it is not the waking of this program that is measured
+    #[arg(long)]
+    poll: bool,
     /// Threads of the load
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
@@ -157,6 +160,13 @@ fn drive(connections: Vec<(usize, drive::Target)>, plan: &Arc<Plan>) -> Result<O
     let io = |cause| Failure::Io { what: "cannot start the runtime", cause };
     runtime.map_err(io)?.block_on(async {
         let mut drivers = JoinSet::new();
+        if plan.polls {
+            tokio::spawn(async {
+                loop {
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
         for (number, target) in connections {
             drivers.spawn(Driver::connect(plan.clone(), target, number).await?.run());
         }
@@ -196,6 +206,7 @@ impl Load {
                 Form::Binary => HeaderForm::Binary,
             },
             pace: self.pace(rate),
+            polls: self.poll,
             begin,
             count_from: begin + Duration::from_secs(self.warmup),
             end: begin + Duration::from_secs(self.warmup + self.seconds.max(1)),

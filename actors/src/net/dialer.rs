@@ -51,6 +51,7 @@ pub async fn dial(
         .map_err(|_elapsed| DialError::TimedOut { to, timeout_ms: timeout.as_millis() })?
         .and_then(TcpStream::into_std)
         .map_err(failed)?;
-    let taken = sessions.send(TakeIn { stream, served }).await.map_err(|_| DialError::Stopping)?;
+    let taken =
+        sessions.send(TakeIn { stream, served, seat: None }).await.map_err(|_| DialError::Stopping)?;
     taken.map_err(failed)
 }

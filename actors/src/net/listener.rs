@@ -1,4 +1,4 @@
-//! `Listener`: accepts connections on one port and hands them out in turn over the arbiters.
+//! `Listener`: accepts connections on one port and hands them out over the arbiters.
 //!
 //! Invariants:
 //! - SO_REUSEADDR is set, so that a node that starts again gets its port back; the backlog is 1024;
@@ -11,6 +11,7 @@ use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message, 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::net::seats::Seats;
 use crate::net::sessions::{Sessions, TakeIn};
 use crate::router::Served;
 
@@ -61,7 +62,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Accepts on `socket` what speaks to `served`, and hands it to `arbiters` in turn.
+    /// Accepts on `socket` what speaks to `served`, and hands it to `arbiters`.
     pub fn new(socket: TcpListener, arbiters: Vec<Addr<Sessions>>, served: Served) -> Listener {
         Listener { socket: Some(socket), arbiters, served }
     }
@@ -90,7 +91,8 @@ async fn accept(socket: TcpListener, arbiters: Vec<Addr<Sessions>>, served: Serv
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "the listening socket cannot be used"),
     };
-    for sessions in arbiters.iter().cycle() {
+    let seats = Seats::of(arbiters.len());
+    loop {
         let stream = loop {
             match socket.accept().await.and_then(|(stream, _)| stream.into_std()) {
                 Ok(stream) => break stream,
@@ -102,7 +104,9 @@ async fn accept(socket: TcpListener, arbiters: Vec<Addr<Sessions>>, served: Serv
             }
         };
         // A connection that cannot be handed over is dropped, and thereby closed.
-        if sessions.try_send(TakeIn { stream, served: served.clone() }).is_err() {
+        let Some((number, seat)) = seats.take() else { return };
+        let taken = TakeIn { stream, served: served.clone(), seat: Some(seat) };
+        if arbiters[number].try_send(taken).is_err() {
             tracing::warn!("a connection was closed: too many wait to be taken in");
         }
     }

@@ -24,6 +24,7 @@ use crate::credits::Credit;
 use crate::held::Held;
 use crate::net::inbound::{READ_BYTES, first_frame, frame_bytes};
 use crate::net::pipe::{self, Pipe, PipeOrder, Replies};
+use crate::net::seats::Seat;
 use crate::net::turn::{Came, Turn};
 use crate::net::wire::{End, Hall, Sink, Wire};
 use crate::net::{CallError, Link, ToSession};
@@ -43,6 +44,8 @@ const KEEP_BELOW_BYTES: usize = 16 << 10;
 pub struct Session {
     wire: Rc<Wire>,
     source: Option<Source>,
+    /// Its place on the arbiter, which is free when it ends.
+    _seat: Option<Seat>,
 }
 
 /// Where a session reads from.
@@ -54,10 +57,15 @@ enum Source {
 
 impl Session {
     /// Starts the session of a connection on the current arbiter and publishes its link.
-    pub fn start_on(stream: TcpStream, served: Served, hall: &Rc<Hall>) -> std::io::Result<Arc<Link>> {
+    pub fn start_on(
+        stream: TcpStream,
+        served: Served,
+        hall: &Rc<Hall>,
+        seat: Option<Seat>,
+    ) -> std::io::Result<Arc<Link>> {
         let ends = (stream.peer_addr()?, stream.local_addr()?);
         let (read, write) = stream.into_split();
-        Ok(Session::launch(ends, (Source::Socket(read), Sink::Socket(write)), served, hall))
+        Ok(Session::launch(ends, (Source::Socket(read), Sink::Socket(write)), served, (hall, seat)))
     }
 
     /// Starts the session of a peer in this process, which is known by the address of its broker.
@@ -69,21 +77,21 @@ impl Session {
     ) -> Arc<Link> {
         let Pipe { orders, calls } = pipe;
         let through = (Source::Pipe(orders), Sink::Pipe(Replies::new(calls)));
-        Session::launch((address, address), through, served, hall)
+        Session::launch((address, address), through, served, (hall, None))
     }
 
     fn launch(
         (peer, local): (SocketAddr, SocketAddr),
         (source, sink): (Source, Sink),
         served: Served,
-        hall: &Rc<Hall>,
+        (hall, seat): (&Rc<Hall>, Option<Seat>),
     ) -> Arc<Link> {
         let mut started = None;
         Session::create(|context| {
             let link = Link::new(hall.next_link(), peer, local, context.address().recipient());
             started = Some(link.clone());
             let wire = Wire::new(link, served, hall.clone(), sink);
-            Session { wire, source: Some(source) }
+            Session { wire, source: Some(source), _seat: seat }
         });
         let link = started.expect("create runs the closure before it returns");
         hall.links.borrow_mut().insert(link.id(), link.clone());

@@ -9,14 +9,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use actix::{Actor, Context, Handler, Message, ResponseFuture};
+use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, WrapFuture};
 use tokio::net::TcpStream;
 
 use crate::config::{NetConfig, NodeClock};
 use crate::credits::Credits;
 use crate::held::hold;
 use crate::net::Link;
+use crate::net::busy;
 use crate::net::pipe::Pipe;
+use crate::net::seats::Seat;
 use crate::net::session::Session;
 use crate::net::wire::Hall;
 use crate::router::Served;
@@ -35,6 +37,8 @@ pub struct TakeIn {
     pub stream: std::net::TcpStream,
     /// Whom the peer speaks to.
     pub served: Served,
+    /// Its place on the arbiter, for one that was accepted.
+    pub seat: Option<Seat>,
 }
 
 /// A peer in this process to take in. Sent by programs that embed the broker. Answered with its link.
@@ -80,6 +84,9 @@ impl Actor for Sessions {
 
     fn started(&mut self, context: &mut Context<Sessions>) {
         context.set_mailbox_capacity(MAILBOX);
+        if self.hall.config.busy_poll_us > 0 {
+            context.spawn(busy::poll(self.hall.clone()).into_actor(self));
+        }
     }
 }
 
@@ -92,7 +99,7 @@ impl Handler<TakeIn> for Sessions {
         }
         wanted.stream.set_nodelay(true)?;
         let stream = TcpStream::from_std(wanted.stream)?;
-        Session::start_on(stream, wanted.served, &self.hall)
+        Session::start_on(stream, wanted.served, &self.hall, wanted.seat)
     }
 }
 

@@ -61,7 +61,6 @@ impl Turn {
 
     /// Something was read.
     pub(crate) fn begin(&self) {
-        self.wire.touch();
         self.wire.begin_turn();
     }
 
@@ -76,7 +75,8 @@ impl Turn {
 
     /// Looks at one frame.
     pub(crate) async fn look_at(&mut self, came: Came<'_>) -> Result<(), End> {
-        let view = CommandView::parse(came.frame()).map_err(End::Garbage)?;
+        let view = CommandView::parse_like(came.frame(), &mut self.wire.hall.molds.borrow_mut());
+        let view = view.map_err(End::Garbage)?;
         if view.is_response() {
             return self.answered(came.command(&view));
         }

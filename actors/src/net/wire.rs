@@ -17,11 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
+use troupemq_codec::command::Molds;
 use troupemq_codec::{CodecError, Command};
 
 use crate::config::{NetConfig, NodeClock};
 use crate::credits::Credits;
 use crate::held::Held;
+use crate::net::busy::Busy;
 use crate::net::inbound::Spare;
 use crate::net::outbound::Outbound;
 use crate::net::pending::{CALLS_MAX, Pending};
@@ -46,6 +48,10 @@ pub struct Hall {
     pub spare: RefCell<Spare>,
     /// Work benches of sends that sessions lease.
     pub benches: RefCell<Benches>,
+    /// What headers looked like that were read.
+    pub molds: RefCell<Molds>,
+    /// When to poll for the next request.
+    pub busy: Busy,
     /// The sessions of this arbiter.
     pub links: RefCell<HashMap<LinkId, Arc<Link>>>,
     /// Who waits for the last session to end.
@@ -107,12 +113,15 @@ pub struct Wire {
 impl Hall {
     /// The hall of one arbiter; `next_link` is shared by all of the node.
     pub fn new(config: NetConfig, clock: NodeClock, credits: Credits, next_link: Arc<AtomicU64>) -> Hall {
+        let busy = Busy::new(config.busy_poll_us.saturating_mul(1_000));
         Hall {
+            busy,
             config,
             clock,
             credits,
             spare: RefCell::default(),
             benches: RefCell::default(),
+            molds: RefCell::default(),
             links: RefCell::default(),
             emptied: RefCell::default(),
             next_link,
@@ -231,11 +240,14 @@ impl Wire {
     /// What was read is being answered.
     pub fn begin_turn(&self) {
         self.is_in_turn.set(true);
+        self.touch();
+        self.hall.busy.began(self.link.id(), self.active_at.get());
     }
 
     /// What was read has been answered.
     pub fn end_turn(&self) {
         self.is_in_turn.set(false);
+        self.hall.busy.ended(self.hall.clock.0.nanos());
         self.end_if_drained();
     }
 

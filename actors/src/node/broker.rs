@@ -17,6 +17,7 @@ use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
 use troupemq_codec::filter::BloomFilter;
 use troupemq_codec::message::properties::{CLUSTER, MSG_REGION, TRACE_ON, put_property};
+use troupemq_codec::request::StoredReplies;
 use troupemq_codec::topic::DataVersion;
 use troupemq_store::dispatch::FilterBits;
 use troupemq_store::dispatch::delay_levels::DelayLevels;
@@ -284,6 +285,7 @@ fn start(
         broker_name: Text::from(broker.broker_name.as_str()),
         region: Text::from(broker.region_id.as_str()),
         trace_on: broker.trace_on,
+        stored_replies: StoredReplies::new(&broker.region_id, broker.trace_on),
         own_properties: own_properties(broker),
         memory_bytes: memory_bytes(),
         hot_from: below.log.wrote_to(),

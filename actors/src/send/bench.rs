@@ -25,7 +25,7 @@ use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome};
 use crate::config::BrokerConfig;
 use crate::detour::{Detour, Wish};
-use crate::directory::{QueueView, TopicView};
+use crate::directory::QueueView;
 use crate::heartbeat::answers::group_view;
 use crate::held::hold;
 use crate::net::Refusal;
@@ -34,7 +34,7 @@ use crate::rebalance::IsOrderly;
 use crate::send::check::{Marks, check_keys, check_sizes, illegal};
 use crate::send::inner_batch;
 use crate::send::light;
-use crate::send::place::{Places, is_given_up};
+use crate::send::place::{Place, Places, is_given_up};
 use crate::send::reply;
 use crate::timer::recall;
 use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
@@ -125,7 +125,7 @@ pub(super) struct Target<'a> {
     pub(super) config: &'a BrokerConfig,
     pub(super) wire: &'a Wire,
     pub(super) send: &'a SendView<'a>,
-    pub(super) topic: &'a TopicView,
+    pub(super) place: &'a Place,
     pub(super) queue: &'a QueueView,
     /// Whether it is a dead letter: it waits for nothing any more.
     is_dead: bool,
@@ -284,10 +284,9 @@ impl Bench {
         let queue = place.queue(cast, self.places.choose(&place, send.queue_id), &wire.link)?;
         let first = self.batch.records.len();
         self.recall = None;
-        let uniq_key = match self.encode(
-            &Target { cast, config: &config, wire, send: &send, topic: &place.topic, queue, is_dead },
-            body,
-        ) {
+        let uniq_key = match self
+            .encode(&Target { cast, config: &config, wire, send: &send, place: &place, queue, is_dead }, body)
+        {
             Ok(uniq_key) => uniq_key,
             Err(refusal) => {
                 self.batch.truncate(first);
@@ -336,10 +335,10 @@ impl Bench {
     fn encode_batch(&mut self, target: &Target<'_>, whole: &Piece<'_>) -> Result<UniqKey, Refusal> {
         let config = target.config;
         let refused = |remark: String| Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark));
-        if target.topic.name.len() > BATCH_TOPIC_MAX {
+        if target.place.name.len() > BATCH_TOPIC_MAX {
             return refused(format!("message topic length over {BATCH_TOPIC_MAX}"));
         }
-        if target.topic.name.starts_with(RETRY_PREFIX) {
+        if target.place.name.starts_with(RETRY_PREFIX) {
             return refused("batch request does not support retry group".to_owned());
         }
         // The whole batch has the limit of one message.
@@ -374,7 +373,7 @@ impl Bench {
         piece: &Piece<'_>,
         made: &mut BytesMut,
     ) -> Result<Range<usize>, Refusal> {
-        let Target { cast, config, wire, send, topic, queue, is_dead } = *target;
+        let Target { cast, config, wire, send, place, queue, is_dead } = *target;
         let marks = Marks::of(PropertiesView(piece.properties));
         if marks.needs_cleaning() || light::is_numbered(marks.light, piece.properties) {
             let mut properties = Properties::parse(Bytes::copy_from_slice(piece.properties));
@@ -385,7 +384,7 @@ impl Bench {
             return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
         }
         marks.check(cast, send.sys_flag)?;
-        check_keys(&topic.config, PropertiesView(piece.properties))?;
+        check_keys(&place.topic.config, PropertiesView(piece.properties))?;
         let now_ms = *self.now_ms.get_or_insert_with(|| cast.now_ms());
         let made_id = marks.uniq_key.is_none().then(|| cast.ids.next(now_ms));
         if let Some(id) = &made_id {
@@ -395,13 +394,13 @@ impl Bench {
         let again = send.reconsume_times.unwrap_or(0);
         // What comes in a batch waits for nothing either: clients refuse to send such.
         let wish = if is_dead || send.is_batch { Wish::default() } else { marks.wish(id, again > 0) };
-        let detour = cast.detours.find(&wish, &topic.name, queue.queue_id, now_ms)?;
+        let detour = cast.detours.find(&wish, &place.name, queue.queue_id, now_ms)?;
         if let Some(recall_ms) = detour.as_ref().and_then(|detour| detour.recall_ms) {
-            self.recall = recall::handle(cast, &topic.name, (recall_ms, id));
+            self.recall = recall::handle(cast, &place.name, (recall_ms, id));
         }
-        let light = light::queues_unless_waiting(cast, &topic.name, (marks.light, detour.is_some()))?;
+        let light = light::queues_unless_waiting(cast, &place.name, (marks.light, detour.is_some()))?;
         let record = NewRecord {
-            topic: detour.as_ref().map_or(&topic.name, |detour| detour.topic),
+            topic: detour.as_ref().map_or(&*place.name, |detour| detour.topic),
             queue_id: detour.as_ref().map_or(queue.queue_id, |detour| detour.queue.queue_id()),
             flag: piece.flag,
             sys_flag: stored_flags(send.sys_flag, detour.as_ref()),

@@ -23,7 +23,7 @@ use crate::send::check::{check_sizes, illegal};
 
 /// Adds the batch that `whole` holds as one record.
 pub(super) fn encode(into: &mut AppendBatch, target: &Target<'_>, whole: &Piece<'_>) -> Result<(), Refusal> {
-    let Target { cast, config, wire, send, topic, queue, .. } = *target;
+    let Target { cast, config, wire, send, place, queue, .. } = *target;
     let properties = PropertiesView(whole.properties);
     let waits = [DELAY, TRANSACTION_PREPARED, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS];
     if properties.pick(waits).iter().any(Option::is_some) {
@@ -45,7 +45,7 @@ pub(super) fn encode(into: &mut AppendBatch, target: &Target<'_>, whole: &Piece<
     let mut number = BytesMut::new();
     put_property(&mut number, INNER_NUM, &count.to_string());
     let record = NewRecord {
-        topic: topic.name.as_str(),
+        topic: &place.name,
         queue_id: queue.queue_id,
         flag: whole.flag,
         sys_flag: send.sys_flag | sys_flag::INNER_BATCH | sys_flag::NEED_UNWRAP,

@@ -39,6 +39,8 @@ pub struct Places {
 pub struct Place {
     /// The topic.
     pub topic: Arc<TopicView>,
+    /// Its name.
+    pub name: Box<str>,
     queues: Box<[OnceCell<Arc<QueueView>>]>,
 }
 
@@ -51,7 +53,7 @@ impl Places {
             self.last = None;
             self.version = version;
         }
-        if let Some(last) = self.last.as_ref().filter(|last| last.topic.name.as_str() == name) {
+        if let Some(last) = self.last.as_ref().filter(|last| *last.name == *name) {
             return Ok(Some(last.clone()));
         }
         if let Some(known) = self.known.get(name) {
@@ -68,7 +70,7 @@ impl Places {
             self.known.clear();
         }
         let queues = (0..topic.queue_count()).map(|_| OnceCell::new()).collect();
-        let place = Rc::new(Place { topic, queues });
+        let place = Rc::new(Place { topic, name: name.into(), queues });
         self.known.insert(name.into(), place.clone());
         self.last = Some(place.clone());
         Ok(Some(place))

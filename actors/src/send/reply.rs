@@ -45,20 +45,21 @@ pub(super) fn done(
         UniqKey::None => (None, None),
     };
     let stored = |message_id: &str, out: &mut BytesMut| {
-        SendReply {
-            head: Head::answer(code, slot.opaque, slot.form),
-            region: &cast.region,
-            trace_on: cast.trace_on,
-            stored: Some(StoredAt {
-                message_id,
-                queue_id: slot.queue_id,
-                queue_offset: first.queue_offset,
-                transaction_id,
-                batch_unique_id,
-                recall_handle: slot.recall.as_deref(),
-            }),
+        let stored = StoredAt {
+            message_id,
+            queue_id: slot.queue_id,
+            queue_offset: first.queue_offset,
+            transaction_id,
+            batch_unique_id,
+            recall_handle: slot.recall.as_deref(),
+        };
+        let is_usual = code == ResponseCode::SUCCESS && slot.form == HeaderForm::Json;
+        if is_usual && cast.stored_replies.encode(slot.opaque, &stored, out) {
+            return;
         }
-        .encode(out);
+        let head = Head::answer(code, slot.opaque, slot.form);
+        let (region, trace_on) = (&cast.region, cast.trace_on);
+        SendReply { head, region, trace_on, stored: Some(stored) }.encode(out);
     };
     if let [one] = records {
         return stored(cast.message_ids.of(one.log_offset).as_str(), out);

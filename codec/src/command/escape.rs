@@ -22,7 +22,12 @@ pub(crate) fn escape(text: &str, out: &mut impl BufMut) {
     out.put_slice(rest);
 }
 
-/// The same in pure ASCII: everything beyond becomes `\uXXXX`.
+/// Whether [`escape`] writes the text as it is.
+pub(crate) fn is_plain(text: &str) -> bool {
+    first_escape(text.as_bytes()).is_none()
+}
+
+/// Writes it in pure ASCII: everything beyond becomes `\uXXXX`.
 pub(crate) fn escape_to_ascii(text: &str, out: &mut impl BufMut) {
     for char in text.chars() {
         if char.is_ascii() {
@@ -35,17 +40,26 @@ pub(crate) fn escape_to_ascii(text: &str, out: &mut impl BufMut) {
     }
 }
 
-/// Where the first byte is that needs an escape. Sixteen bytes at a time, because almost no text has one.
+/// Where the first byte is that needs an escape. Eight bytes at a time, because almost no text has one.
 fn first_escape(text: &[u8]) -> Option<usize> {
-    let mut before = 0_usize;
-    for chunk in text.chunks(16) {
-        if chunk.iter().fold(false, |any, byte| any | needs_escape(*byte)) {
-            let within = chunk.iter().position(|byte| needs_escape(*byte))?;
-            return Some(before.saturating_add(within));
-        }
-        before = before.saturating_add(chunk.len());
+    let (words, rest) = text.as_chunks::<8>();
+    if !words.iter().any(|word| any_needs_escape(*word)) && !rest.iter().any(|byte| needs_escape(*byte)) {
+        return None;
     }
-    None
+    text.iter().position(|byte| needs_escape(*byte))
+}
+
+/// Whether one of eight bytes needs an escape.
+fn any_needs_escape(bytes: [u8; 8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let word = u64::from_be_bytes(bytes);
+    // Finds a zero byte, without telling which.
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let quote = has_zero(word ^ 0x2222_2222_2222_2222);
+    let backslash = has_zero(word ^ 0x5c5c_5c5c_5c5c_5c5c);
+    let control = has_zero(word & 0xe0e0_e0e0_e0e0_e0e0);
+    quote | backslash | control != 0
 }
 
 fn needs_escape(byte: u8) -> bool {
@@ -170,6 +184,17 @@ mod tests {
         assert!(ascii.is_ascii());
         assert_eq!(meaning(&String::from_utf8(plain).unwrap()), text);
         assert_eq!(meaning(&String::from_utf8(ascii).unwrap()), text);
+    }
+
+    #[test]
+    fn what_needs_an_escape_is_found_at_every_place() {
+        for byte in 0..=0xff_u8 {
+            for (len, place) in (1..20).flat_map(|len| (0..len).map(move |place| (len, place))) {
+                let mut text = vec![b'x'; len];
+                *text.get_mut(place).unwrap() = byte;
+                assert_eq!(first_escape(&text), needs_escape(byte).then_some(place));
+            }
+        }
     }
 
     #[test]

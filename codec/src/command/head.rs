@@ -202,14 +202,27 @@ fn fill(out: &mut BytesMut, at: usize, number: i32) {
     place.copy_from_slice(&number.to_be_bytes());
 }
 
-const DIGITS_MAX: usize = 20;
+pub(crate) const DIGITS_MAX: usize = 20;
 
 fn put_number(number: i64, out: &mut BytesMut) {
     out.put_slice(digits_of(number, &mut [0; DIGITS_MAX]));
 }
 
+/// Appends the frame of a command without a body whose header in JSON is `pieces` and then `end`.
+pub(crate) fn put_json_frame(pieces: &[&[u8]], end: &[u8], out: &mut BytesMut) {
+    let header_len = pieces.iter().fold(end.len(), |len, piece| len.saturating_add(piece.len()));
+    let frame_len = HEADER_WORD_BYTES.saturating_add(header_len);
+    out.reserve(LENGTH_BYTES.saturating_add(frame_len));
+    out.put_i32(len32(frame_len));
+    out.put_i32(i32::from(HeaderForm::Json.number()) << 24 | len32(header_len));
+    for piece in pieces {
+        out.extend_from_slice(piece);
+    }
+    out.extend_from_slice(end);
+}
+
 /// The decimal digits of a number.
-fn digits_of(number: i64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
+pub(crate) fn digits_of(number: i64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut left = number.unsigned_abs();
     let mut used = 0usize;
     for place in room.iter_mut().rev() {

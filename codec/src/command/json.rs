@@ -34,7 +34,10 @@ impl Scan<'_> {
         match self.bytes.get(key.range()).unwrap_or_default() {
             b"code" => parsed.code = self.int()?,
             b"flag" => parsed.flag = self.int()?,
-            b"opaque" => parsed.opaque = self.int()?,
+            b"opaque" => {
+                parsed.opaque_at = self.scalar()?.unwrap_or_default();
+                parsed.opaque = self.int_at(parsed.opaque_at)?;
+            }
             b"version" => parsed.version = self.int()?,
             b"language" => parsed.language = self.language()?,
             b"remark" => parsed.remark = self.scalar()?,
@@ -163,7 +166,15 @@ impl Scan<'_> {
     }
 
     fn int(&mut self) -> Result<i32, CodecError> {
-        let Some(span) = self.scalar()? else { return Ok(0) };
+        let span = self.scalar()?.unwrap_or_default();
+        self.int_at(span)
+    }
+
+    /// The number that stands there; `null`, which stands nowhere, counts as 0.
+    fn int_at(&self, span: Span) -> Result<i32, CodecError> {
+        if span == Span::default() {
+            return Ok(0);
+        }
         let digits = self.bytes.get(span.range()).unwrap_or_default();
         int_from(digits).ok_or_else(|| CodecError::invalid("number in header", digits))
     }

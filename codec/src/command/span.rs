@@ -53,7 +53,7 @@ pub(crate) struct FieldSpan {
 }
 
 /// All fields of a header in their order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSpans {
     inline: [FieldSpan; INLINE_FIELDS],
     len: usize,

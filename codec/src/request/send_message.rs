@@ -10,11 +10,12 @@ use std::borrow::Cow;
 
 use bytes::BytesMut;
 
-use crate::command::{CommandView, Head, Value};
+use crate::command::{CommandView, Head, Value, digits_of, escape, is_plain, put_json_frame};
 use crate::error::CodecError;
 use crate::header::header;
 use crate::request::{Direction, Request};
 use crate::text::Text;
+use crate::version::OUR_VERSION;
 
 header! {
     /// A message without its body, with long keys.
@@ -313,6 +314,61 @@ impl SendReply<'_> {
     }
 }
 
+/// The answers of one broker to messages that it stored, in JSON: what all have in common is encoded once.
+#[derive(Debug)]
+pub struct StoredReplies {
+    /// Up to the message id.
+    head: Box<[u8]>,
+    /// From behind the unique id to the opaque.
+    tail: &'static [u8],
+    /// Behind the opaque.
+    end: Box<[u8]>,
+}
+
+impl StoredReplies {
+    /// The answers of a broker of this region.
+    pub fn new(region: &str, trace_on: bool) -> StoredReplies {
+        let mut head = BytesMut::from(&br#"{"code":0,"extFields":{"MSG_REGION":""#[..]);
+        escape(region, &mut head);
+        head.extend_from_slice(if trace_on { br#"","TRACE_ON":"true"# } else { br#"","TRACE_ON":"false"# });
+        head.extend_from_slice(br#"","msgId":""#);
+        let end = format!(r#","serializeTypeCurrentRPC":"JSON","version":{OUR_VERSION}}}"#);
+        StoredReplies {
+            head: head.as_ref().into(),
+            tail: br#""},"flag":1,"language":"JAVA","opaque":"#,
+            end: end.into_bytes().into(),
+        }
+    }
+
+    /// Appends the frame of the answer to the request with this `opaque`, as [`SendReply::encode`] would. False if
+    /// it has something to say that most answers do not: then nothing was written.
+    pub fn encode(&self, opaque: i32, stored: &StoredAt<'_>, out: &mut BytesMut) -> bool {
+        let (Some(unique_id), None, None) =
+            (stored.transaction_id, stored.batch_unique_id, stored.recall_handle)
+        else {
+            return false;
+        };
+        if !is_plain(unique_id) {
+            return false;
+        }
+        let (mut queue_id, mut queue_offset, mut number) = Default::default();
+        let pieces: [&[u8]; 10] = [
+            &self.head,
+            stored.message_id.as_bytes(),
+            br#"","queueId":""#,
+            digits_of(stored.queue_id.into(), &mut queue_id),
+            br#"","queueOffset":""#,
+            digits_of(stored.queue_offset, &mut queue_offset),
+            br#"","transactionId":""#,
+            unique_id.as_bytes(),
+            self.tail,
+            digits_of(opaque.into(), &mut number),
+        ];
+        put_json_frame(&pieces, &self.end, out);
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,6 +448,35 @@ mod tests {
         let frame = frame(&command);
         let read = SendView::read(&CommandView::parse(&frame).unwrap());
         assert_eq!(read.unwrap_err(), CodecError::Missing { key: "producerGroup" });
+    }
+
+    #[test]
+    fn an_answer_made_of_common_parts_has_the_bytes_of_one_that_is_encoded() {
+        let plain = StoredAt {
+            message_id: "7F00000100002A9F000000000012D687",
+            queue_id: 3,
+            queue_offset: 1_234_567_890_123,
+            transaction_id: Some("7F00000110424E0E2F2A93B109210000"),
+            batch_unique_id: None,
+            recall_handle: None,
+        };
+        for (region, trace_on, opaque) in [("DefaultRegion", true, 7), ("a \"b\"", false, i32::MIN)] {
+            let (mut made, mut encoded) = (BytesMut::new(), BytesMut::new());
+            assert!(StoredReplies::new(region, trace_on).encode(opaque, &plain, &mut made));
+            let head = Head::answer(ResponseCode::SUCCESS, opaque, HeaderForm::Json);
+            SendReply { head, region, trace_on, stored: Some(plain) }.encode(&mut encoded);
+            assert_eq!(made, encoded);
+        }
+        let replies = StoredReplies::new("r", true);
+        for rare in [
+            StoredAt { transaction_id: Some("a\"b"), ..plain },
+            StoredAt { transaction_id: None, ..plain },
+            StoredAt { batch_unique_id: Some("b"), ..plain },
+            StoredAt { recall_handle: Some("h"), ..plain },
+        ] {
+            let mut out = BytesMut::new();
+            assert!(!replies.encode(1, &rare, &mut out) && out.is_empty());
+        }
     }
 
     #[test]

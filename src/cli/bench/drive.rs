@@ -52,6 +52,8 @@ pub(super) struct Plan {
     pub(super) form: HeaderForm,
     /// Time between two requests of one connection; as fast as possible if there is none.
     pub(super) pace: Option<Duration>,
+    /// Whether the threads of the load never sleep.
+    pub(super) polls: bool,
     pub(super) begin: Instant,
     pub(super) count_from: Instant,
     pub(super) end: Instant,

@@ -1,0 +1,251 @@
+//! Reads a JSON header that is like one before it by comparing the two: clients write the same header again and again,
+//! with other numbers in it.
+//!
+//! Invariants:
+//! - two headers are alike if they are equally long and differ in nothing but digits of numbers, and letters and digits
+//!   of texts: then every piece of them stands at the same place;
+//! - a mold changes how long it takes to read a header, never what is read: what is not alike is parsed;
+//! - the molds of one reader are few, and of short headers.
+
+use crate::command::escape::escape_len;
+use crate::command::json::{self, int_from};
+use crate::command::span::{FieldSpans, Span};
+use crate::command::view::Parsed;
+use crate::error::CodecError;
+use crate::language::Language;
+
+/// Molds of one reader; a header's length chooses among them.
+const MOLDS: usize = 64;
+/// Headers longer than this are always parsed.
+const HEADER_MAX_BYTES: usize = 1024;
+/// A mold that did not fit so often is replaced by the header it did not fit.
+const MISSES_MAX: u8 = 8;
+
+/// What headers looked like that were read before. Belongs to one reader of frames, or to several that take turns.
+#[derive(Debug, Default)]
+pub struct Molds(Vec<Option<Box<Mold>>>);
+
+/// What one header looked like.
+#[derive(Debug)]
+struct Mold {
+    header: Vec<u8>,
+    /// What may stand at each byte.
+    free: Vec<Free>,
+    opaque: Span,
+    code: i32,
+    language: Language,
+    version: i32,
+    flag: i32,
+    remark: Option<Span>,
+    fields: FieldSpans,
+    misses: u8,
+}
+
+/// What may stand at a place of a header without changing its layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Free {
+    /// What stands there alone.
+    Nothing,
+    /// Any digit, where there is one.
+    Digit,
+    /// Any letter or digit of ASCII, where there is one.
+    Word,
+}
+
+impl Molds {
+    /// Reads a whole header.
+    pub(super) fn read<'a>(&mut self, header: &'a [u8], parsed: &mut Parsed<'a>) -> Result<(), CodecError> {
+        if self.0.is_empty() {
+            self.0.resize_with(MOLDS, || None);
+        }
+        let slot = self.0.get_mut(header.len() % MOLDS).filter(|_| header.len() <= HEADER_MAX_BYTES);
+        let Some(slot) = slot else { return json::parse(header, parsed) };
+        if let Some(mold) = slot {
+            if mold.is_like(header) && mold.pour(header, parsed) {
+                return Ok(());
+            }
+            mold.misses = mold.misses.saturating_add(1);
+        }
+        json::parse(header, parsed)?;
+        if slot.as_ref().is_none_or(|mold| mold.misses >= MISSES_MAX) {
+            *slot = Some(Box::new(Mold::of(header, parsed)));
+        }
+        Ok(())
+    }
+}
+
+impl Mold {
+    fn of(header: &[u8], parsed: &Parsed<'_>) -> Mold {
+        let mut free = vec![Free::Nothing; header.len()];
+        for field in parsed.fields.iter() {
+            loosen(header, &mut free, field.value);
+        }
+        loosen(header, &mut free, parsed.opaque_at);
+        Mold {
+            header: header.to_vec(),
+            free,
+            opaque: parsed.opaque_at,
+            code: parsed.code,
+            language: parsed.language,
+            version: parsed.version,
+            flag: parsed.flag,
+            remark: parsed.remark,
+            fields: parsed.fields.clone(),
+            misses: 0,
+        }
+    }
+
+    /// Whether all pieces of `header` stand where those of the mold do.
+    fn is_like(&self, header: &[u8]) -> bool {
+        if header.len() != self.header.len() {
+            return false;
+        }
+        let (words, rest) = header.as_chunks::<8>();
+        let (old_words, old_rest) = self.header.as_chunks::<8>();
+        let (free_words, free_rest) = self.free.as_chunks::<8>();
+        let mut triples = words.iter().zip(old_words).zip(free_words);
+        triples.all(|((word, old), free)| word == old || are_alike(word, old, free))
+            && are_alike(rest, old_rest, free_rest)
+    }
+
+    /// What a header says that is like the mold; false if its numbers are too large.
+    fn pour<'a>(&mut self, header: &'a [u8], parsed: &mut Parsed<'a>) -> bool {
+        let opaque = header.get(self.opaque.range()).and_then(int_from);
+        let (Some(opaque), Ok(text)) = (opaque, std::str::from_utf8(header)) else { return false };
+        self.misses = 0;
+        *parsed = Parsed {
+            code: self.code,
+            language: self.language,
+            version: self.version,
+            opaque,
+            opaque_at: self.opaque,
+            flag: self.flag,
+            remark: self.remark,
+            fields: self.fields.clone(),
+            text,
+            text_at: 0,
+        };
+        true
+    }
+}
+
+fn are_alike(new: &[u8], old: &[u8], free: &[Free]) -> bool {
+    new.iter().zip(old).zip(free).all(|((new, old), free)| {
+        new == old
+            || match free {
+                Free::Nothing => false,
+                Free::Digit => new.is_ascii_digit(),
+                Free::Word => new.is_ascii_alphanumeric(),
+            }
+    })
+}
+
+/// Notes what may change in a value: digits where it stands without quotes; letters and digits where it has some,
+/// but not those of an escape.
+fn loosen(header: &[u8], free: &mut [Free], value: Span) {
+    let range = value.range();
+    let is_quoted = range.start.checked_sub(1).and_then(|before| header.get(before)) == Some(&b'"');
+    let mut at = range.start;
+    while let Some((byte, place)) = header.get(at).zip(free.get_mut(at)).filter(|_| at < range.end) {
+        match byte {
+            b'\\' => {
+                let escape = escape_len(header.get(at..).unwrap_or_default()).unwrap_or(range.len());
+                at = at.saturating_add(escape);
+                continue;
+            }
+            b'0'..=b'9' if !is_quoted => *place = Free::Digit,
+            byte if is_quoted && byte.is_ascii_alphanumeric() => *place = Free::Word,
+            _ => {}
+        }
+        at = at.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = concat!(
+        r#"{"code":310,"extFields":{"a":"group","d":4,"g":"1795967622258","i":"KEY\u0001a1\n\u0002b","x":true},"#,
+        r#""flag":0,"language":"JAVA","opaque":100,"serializeTypeCurrentRPC":"JSON","version":479}"#
+    );
+
+    /// Reads by molds that know `HEADER`, and without; the ways must agree. Tells whether the mold was used.
+    fn read(header: &str) -> bool {
+        let (mut molds, mut known) = (Molds::default(), Parsed::default());
+        molds.read(HEADER.as_bytes(), &mut known).unwrap();
+        let (mut by_mold, mut plainly) = (Parsed::default(), Parsed::default());
+        let first = molds.read(header.as_bytes(), &mut by_mold);
+        assert_eq!(first, json::parse(header.as_bytes(), &mut plainly), "{header}");
+        if first.is_ok() {
+            assert_eq!(by_mold, plainly, "{header}");
+        }
+        let mold = molds.0.get(header.len() % MOLDS).and_then(Option::as_ref);
+        first.is_ok() && mold.is_some_and(|mold| mold.misses == 0 && mold.header == HEADER.as_bytes())
+    }
+
+    #[test]
+    fn other_numbers_and_words_fit_into_the_mold() {
+        for (from, to) in [
+            ("\"opaque\":100", "\"opaque\":977"),
+            ("1795967622258", "1795967699999"),
+            ("\"d\":4", "\"d\":9"),
+            ("group", "Gr0up"),
+            ("a1\\n\\u0002b", "z7\\n\\u0002c"),
+        ] {
+            assert!(read(&HEADER.replace(from, to)), "{to}");
+        }
+    }
+
+    #[test]
+    fn what_changes_the_layout_or_the_meaning_is_parsed() {
+        for (from, to) in [
+            ("310", "311"),
+            ("\"flag\":0", "\"flag\":2"),
+            ("JAVA", "RUST"),
+            ("\"a\"", "\"b\""),
+            ("group", "gr\\np"),
+            ("group", "gro\"p"),
+            ("group", "gro\u{e4}"),
+            ("\\u0001", "\\u0041"),
+            ("true", "null"),
+            ("\"d\":4", "\"d\":x"),
+            ("100", "1e0"),
+            ("100", "1000"),
+            ("\"version\":479", "\"version\":480"),
+        ] {
+            assert!(!read(&HEADER.replace(from, to)), "{to}");
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_reads_as_it_does_without_a_mold() {
+        for place in 0..HEADER.len() {
+            for byte in 0x20..0x7f_u8 {
+                let mut header = HEADER.as_bytes().to_vec();
+                *header.get_mut(place).unwrap() = byte;
+                read(std::str::from_utf8(&header).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_an_error_with_a_mold_too() {
+        let large = |digits| HEADER.replace("\"opaque\":100", &format!("\"opaque\":{digits}"));
+        let mut molds = Molds::default();
+        molds.read(large("1000000000").as_bytes(), &mut Parsed::default()).unwrap();
+        assert!(molds.read(large("9000000000").as_bytes(), &mut Parsed::default()).is_err());
+    }
+
+    #[test]
+    fn a_mold_that_fits_no_more_is_replaced() {
+        let mut molds = Molds::default();
+        molds.read(HEADER.as_bytes(), &mut Parsed::default()).unwrap();
+        let other = HEADER.replace("JAVA", "RUST");
+        for _ in 0..MISSES_MAX {
+            molds.read(other.as_bytes(), &mut Parsed::default()).unwrap();
+        }
+        let mold = molds.0.get(other.len() % MOLDS).and_then(Option::as_ref).unwrap();
+        assert_eq!(mold.header, other.as_bytes());
+    }
+}
