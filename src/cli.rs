@@ -28,10 +28,11 @@ mod tx;
 mod waiting;
 mod when;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use troupemq::{Client, ClientError};
+use troupemq::{Client, ClientError, Tls};
 
 /// What the exit code says; see [`Failure::exit_code`].
 const EXIT_CODES: &str = "\
@@ -90,6 +91,38 @@ struct Cluster {
     /// Name servers, separated by `;`
     #[arg(long, short = 'n', value_name = "ADDRS", default_value = "127.0.0.1:9876")]
     namesrv: String,
+    /// Speak TLS, and trust whom `system` trusts, a PEM file's authorities, or (`insecure`) anybody
+    #[arg(long, value_name = "system|insecure|FILE")]
+    tls: Option<Trust>,
+}
+
+/// What every command that looks something up or changes it is told.
+#[derive(Debug, Clone, Args)]
+struct Asked {
+    #[command(flatten)]
+    cluster: Cluster,
+    #[command(flatten)]
+    form: table::Form,
+}
+
+/// Whose certificates are good.
+#[derive(Debug, Clone)]
+enum Trust {
+    System,
+    Anybody,
+    File(PathBuf),
+}
+
+impl std::str::FromStr for Trust {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Trust, Self::Err> {
+        Ok(match text {
+            "system" => Trust::System,
+            "insecure" => Trust::Anybody,
+            file => Trust::File(file.into()),
+        })
+    }
 }
 
 /// Why a command ended without success.
@@ -124,7 +157,14 @@ impl Failure {
 
 impl Cluster {
     async fn connect(&self) -> Result<Client, ClientError> {
-        Client::builder().name_servers(&self.namesrv).connect().await
+        let builder = Client::builder().name_servers(&self.namesrv);
+        let builder = match &self.tls {
+            None => builder,
+            Some(Trust::System) => builder.tls(Tls::new()),
+            Some(Trust::Anybody) => builder.tls(Tls::new().insecure()),
+            Some(Trust::File(path)) => builder.tls(Tls::new().ca_file(path)),
+        };
+        builder.connect().await
     }
 }
 

@@ -4,12 +4,15 @@
 //! - the facade adds names and defaults, never behaviour: that lives on the floors below;
 //! - without default features there is the client alone, and nothing of the broker is built.
 //!
-//! Contents: [`client`] talks to any RocketMQ-compatible cluster, `embedded` is a broker within the program.
+//! Contents: [`client`] talks to any RocketMQ-compatible cluster, `embedded` is a broker within the program, `guides`
+//! show how both are used.
 #![forbid(unsafe_code)]
 
 pub mod client;
 #[cfg(feature = "broker")]
 pub mod embedded;
+#[cfg(all(feature = "broker", feature = "tls"))]
+pub mod guides;
 
 pub use client::admin::{Admin, BrokerPlace, ResetTo};
 pub use client::consumer::listener::{Listener, Outcome};

@@ -143,6 +143,7 @@ impl Command {
 
     /// The same with the fields of a header added.
     pub fn with_header<H: Header>(mut self, header: &H) -> Command {
+        self.fields.reserve(H::KEYS.len());
         header.write(&mut self.fields);
         self
     }

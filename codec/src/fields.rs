@@ -50,6 +50,11 @@ impl Fields {
         self.find(key).map(|value| self.text_of(value))
     }
 
+    /// Makes room for further pairs.
+    pub(crate) fn reserve(&mut self, pairs: usize) {
+        self.pairs.reserve(pairs);
+    }
+
     /// Adds a pair at the end.
     pub fn push(&mut self, key: impl Into<Text>, value: impl Into<Text>) {
         self.pairs.push((Piece::Own(key.into()), Piece::Own(value.into())));

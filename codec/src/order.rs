@@ -9,6 +9,11 @@ use bytes::{Bytes, BytesMut};
 use crate::command::Command;
 use crate::frame::LENGTH_BYTES;
 
+/// Bytes of a head beside its fields.
+const HEAD_BYTES: usize = 128;
+/// Bytes of a field beside its key and value, some escapes among them.
+const FIELD_BYTES: usize = 16;
+
 /// Something to be written; `W` is who waits for the answer to it.
 #[derive(Debug)]
 pub struct Order<W> {
@@ -25,7 +30,11 @@ pub struct Order<W> {
 impl<W> Order<W> {
     /// Writes the head of a command.
     pub fn new(command: &Command, waiter: Option<W>) -> Order<W> {
-        let mut head = BytesMut::new();
+        // Room for the lengths, the fixed parts and the quotes around each field: the head is written without growing.
+        let bytes =
+            |(key, value): (&str, &str)| key.len().saturating_add(value.len()).saturating_add(FIELD_BYTES);
+        let fields: usize = command.fields.iter().map(bytes).sum();
+        let mut head = BytesMut::with_capacity(HEAD_BYTES.saturating_add(fields));
         command.encode_head(command.body.len(), &mut head);
         Order { opaque: command.opaque, head: head.freeze(), body: command.body.clone(), waiter }
     }

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use troupemq::{Admin, BrokerPlace, Text};
 
-use super::table::{Form, Row};
-use super::{Cluster as Servers, Failure};
+use super::table::Row;
+use super::{Asked, Failure};
 
 /// Show brokers, their state and their settings
 #[derive(Debug, Subcommand)]
@@ -26,18 +26,14 @@ pub(super) enum Cluster {
 #[derive(Debug, Args)]
 pub(super) struct List {
     #[command(flatten)]
-    servers: Servers,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
 }
 
 /// One broker.
 #[derive(Debug, Args)]
 pub(super) struct One {
     #[command(flatten)]
-    servers: Servers,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Name or address of the broker
     broker: String,
 }
@@ -108,12 +104,12 @@ impl Cluster {
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.servers.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let mut rows = Vec::new();
         for place in admin.brokers().await? {
             rows.push(broker(&admin, place).await?);
         }
-        self.form.print(&rows)
+        self.asked.form.print(&rows)
     }
 }
 
@@ -152,21 +148,21 @@ impl One {
     }
 
     async fn status(self) -> Result<(), Failure> {
-        let admin = self.servers.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let table = admin.runtime(&self.place(&admin).await?.address).await?;
         let pair = |(key, value): (Text, Text)| Pair { key: key.to_string(), value: value.to_string() };
-        self.form.print(&table.into_iter().map(pair).collect::<Vec<_>>())
+        self.asked.form.print(&table.into_iter().map(pair).collect::<Vec<_>>())
     }
 }
 
 impl Config {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.one.servers.connect().await?.admin();
+        let admin = self.one.asked.cluster.connect().await?.admin();
         let address = self.one.place(&admin).await?.address;
         let wanted = self.setting.as_deref();
         if let Some((key, value)) = wanted.and_then(|setting| setting.split_once('=')) {
             admin.change_setting(&address, key.trim(), value.trim()).await?;
-            return self.one.form.done(&format!("{} = {}", key.trim(), value.trim()));
+            return self.one.asked.form.done(&format!("{} = {}", key.trim(), value.trim()));
         }
         let text = admin.settings(&address).await?;
         let pairs = text
@@ -178,6 +174,6 @@ impl Config {
             let key = wanted.unwrap_or("any key");
             return Err(Failure::NotFound(format!("broker {} has no setting {key}", self.one.broker)));
         }
-        self.one.form.print(&rows)
+        self.one.asked.form.print(&rows)
     }
 }

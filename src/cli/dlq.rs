@@ -16,9 +16,9 @@ use troupemq_codec::message::Message;
 use troupemq_codec::message::properties::{DELAY, REAL_QUEUE_ID, REAL_TOPIC, RETRY_TOPIC};
 use troupemq_codec::request::{SendMessageV2, SendMessageV2Header};
 
-use super::table::{Form, Row};
+use super::table::Row;
 use super::waiting::{TOOLS, cut, queues, read};
-use super::{Cluster, Failure, when};
+use super::{Asked, Failure, when};
 
 /// Begins the names of the topics of dead letters.
 const DEAD: &str = "%DLQ%";
@@ -42,18 +42,14 @@ pub(super) enum Dlq {
 #[derive(Debug, Args)]
 pub(super) struct List {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
 }
 
 /// Whose letters.
 #[derive(Debug, Args)]
 pub(super) struct Show {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Name of the group
     group: String,
     /// At most this many of each queue, the oldest first
@@ -65,9 +61,7 @@ pub(super) struct Show {
 #[derive(Debug, Args)]
 pub(super) struct Resend {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Name of the group
     group: String,
     /// Only the letter with this id; may be repeated
@@ -85,9 +79,7 @@ pub(super) struct Resend {
 #[derive(Debug, Args)]
 pub(super) struct Purge {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Name of the group
     group: String,
     /// Without it nothing is deleted
@@ -184,7 +176,7 @@ impl Dlq {
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
+        let client = self.asked.cluster.connect().await?;
         let mut rows: Vec<Listed> = Vec::new();
         for topic in client.admin().topics().await? {
             let Some(group) = topic.strip_prefix(DEAD) else { continue };
@@ -208,7 +200,7 @@ impl List {
             }
         }
         rows.retain(|row| row.letters > 0);
-        self.form.print(&rows)
+        self.asked.form.print(&rows)
     }
 }
 
@@ -228,7 +220,7 @@ async fn of_group(client: &Client, group: &str) -> Result<Vec<(Queue, Text)>, Fa
 
 impl Show {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
+        let client = self.asked.cluster.connect().await?;
         let mut rows = Vec::new();
         for (queue, _) in of_group(&client, &self.group).await? {
             let (mut room, resent_to) = (self.max, resent_to(&client, &queue).await?);
@@ -242,13 +234,13 @@ impl Show {
             })
             .await?;
         }
-        self.form.print(&rows)
+        self.asked.form.print(&rows)
     }
 }
 
 impl Resend {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
+        let client = self.asked.cluster.connect().await?;
         let mut wanted: BTreeSet<&str> = self.id.iter().map(String::as_str).collect();
         let mut resent = 0;
         for (queue, master) in of_group(&client, &self.group).await? {
@@ -277,7 +269,7 @@ impl Resend {
         if let Some(id) = wanted.first() {
             return Err(Failure::NotFound(format!("group {} has no dead letter {id}", self.group)));
         }
-        self.form.print_one(&Resent { resent }, |done| format!("{} resent", done.resent))
+        self.asked.form.print_one(&Resent { resent }, |done| format!("{} resent", done.resent))
     }
 
     async fn resend(
@@ -326,7 +318,7 @@ struct Resent {
 
 impl Purge {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
+        let client = self.asked.cluster.connect().await?;
         let queues = of_group(&client, &self.group).await?;
         let mut letters = 0;
         for (queue, _) in &queues {
@@ -337,6 +329,6 @@ impl Purge {
             return Err(Failure::Usage(why));
         }
         client.admin().delete_topic(&format!("{DEAD}{}", self.group)).await?;
-        self.form.done(&format!("{letters} dead letters of group {} are deleted", self.group))
+        self.asked.form.done(&format!("{letters} dead letters of group {} are deleted", self.group))
     }
 }

@@ -3,16 +3,18 @@
 //! Invariants:
 //! - groups of the system are listed only when asked for;
 //! - a group counts as known if a broker keeps its configuration; whether somebody is online is told beside it;
-//! - `update` changes what was named and nothing else.
+//! - `update` changes what was named and nothing else;
+//! - `show --json` is one object.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use troupemq::{Admin, Text};
 use troupemq_codec::group::SubscriptionGroupConfig;
-use troupemq_codec::request::{ConsumeStats, ConsumerConnection};
+use troupemq_codec::heartbeat_data::SubscriptionData;
+use troupemq_codec::request::{Connection, ConsumeStats, ConsumerConnection};
 
-use super::table::{Form, Row};
-use super::{Cluster, Failure, when};
+use super::table::Row;
+use super::{Asked, Failure, when};
 
 /// Beginnings of the names of groups that every broker makes for itself.
 const HIDDEN_PREFIXES: [&str; 5] =
@@ -37,9 +39,7 @@ pub(super) enum Group {
 #[derive(Debug, Args)]
 pub(super) struct List {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Also groups that every broker makes for itself
     #[arg(long)]
     all: bool,
@@ -49,9 +49,7 @@ pub(super) struct List {
 #[derive(Debug, Args)]
 pub(super) struct One {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Name of the group
     group: String,
 }
@@ -149,6 +147,27 @@ impl Row for ProgressLine {
     }
 }
 
+/// All of a group as one object.
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    group: &'a str,
+    config: &'a SubscriptionGroupConfig,
+    members: Vec<Member>,
+    subscriptions: Vec<&'a SubscriptionData>,
+    progress: Vec<ProgressLine>,
+}
+
+/// Members as lines.
+fn member_lines(members: &ConsumerConnection) -> Vec<Member> {
+    let line = |connection: &Connection| Member {
+        client_id: connection.client_id.clone(),
+        address: connection.client_addr.clone(),
+        language: format!("{:?}", connection.language),
+        version: connection.version,
+    };
+    members.connection_set.iter().map(line).collect()
+}
+
 /// Progress by queue as lines.
 pub(super) fn progress_lines(stats: &ConsumeStats) -> Vec<ProgressLine> {
     let line = |(queue, offset): (
@@ -184,7 +203,7 @@ impl Group {
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.cluster.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let mut rows = Vec::new();
         for (group, config) in admin.groups().await? {
             if !self.all && HIDDEN_PREFIXES.iter().any(|prefix| group.starts_with(prefix)) {
@@ -200,7 +219,7 @@ impl List {
                 group,
             });
         }
-        self.form.print(&rows)
+        self.asked.form.print(&rows)
     }
 }
 
@@ -216,41 +235,47 @@ async fn progress(admin: &Admin, group: &str) -> Result<ConsumeStats, Failure> {
 
 impl One {
     async fn show(self) -> Result<(), Failure> {
-        let admin = self.cluster.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let config = self.config(&admin).await?;
         let members = admin.members(&self.group).await?;
         let stats = progress(&admin, &self.group).await?;
-        self.form.done(&config_line(&config))?;
+        let lines = progress_lines(&stats);
+        if self.asked.form.is_json() {
+            let shown = Shown {
+                group: &self.group,
+                config: &config,
+                members: members.as_ref().map(member_lines).unwrap_or_default(),
+                subscriptions: members
+                    .iter()
+                    .flat_map(|members| members.subscription_table.values())
+                    .collect(),
+                progress: lines,
+            };
+            return self.asked.form.print_one(&shown, |_| String::new());
+        }
+        self.asked.form.done(&config_line(&config))?;
         match &members {
             Some(members) => self.show_members(members)?,
-            None => self.form.done("nobody is online")?,
+            None => self.asked.form.done("nobody is online")?,
         }
-        self.form.print(&progress_lines(&stats))
+        self.asked.form.print(&lines)
     }
 
     fn show_members(&self, members: &ConsumerConnection) -> Result<(), Failure> {
         for (topic, subscription) in &members.subscription_table {
             let expression = &subscription.sub_string;
-            self.form.done(&format!("reads {topic}: {expression} ({})", subscription.expression_type))?;
+            self.asked
+                .form
+                .done(&format!("reads {topic}: {expression} ({})", subscription.expression_type))?;
         }
-        let rows: Vec<_> = members
-            .connection_set
-            .iter()
-            .map(|connection| Member {
-                client_id: connection.client_id.clone(),
-                address: connection.client_addr.clone(),
-                language: format!("{:?}", connection.language),
-                version: connection.version,
-            })
-            .collect();
-        self.form.print(&rows)
+        self.asked.form.print(&member_lines(members))
     }
 
     async fn delete(self) -> Result<(), Failure> {
-        let admin = self.cluster.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         self.config(&admin).await?;
         admin.delete_group(&self.group).await?;
-        self.form.done(&format!("group {} is deleted", self.group))
+        self.asked.form.done(&format!("group {} is deleted", self.group))
     }
 
     async fn config(&self, admin: &Admin) -> Result<SubscriptionGroupConfig, Failure> {
@@ -272,7 +297,7 @@ fn config_line(config: &SubscriptionGroupConfig) -> String {
 
 impl Change {
     async fn create(self) -> Result<(), Failure> {
-        let admin = self.one.cluster.connect().await?.admin();
+        let admin = self.one.asked.cluster.connect().await?.admin();
         if admin.groups().await?.contains_key(self.one.group.as_str()) {
             let why =
                 format!("group {} is there already; `troupemq group update` changes it", self.one.group);
@@ -280,14 +305,14 @@ impl Change {
         }
         let group_name = self.one.group.as_str().into();
         self.save(&admin, SubscriptionGroupConfig { group_name, ..Default::default() }).await?;
-        self.one.form.done(&format!("group {} is made", self.one.group))
+        self.one.asked.form.done(&format!("group {} is made", self.one.group))
     }
 
     async fn update(self) -> Result<(), Failure> {
-        let admin = self.one.cluster.connect().await?.admin();
+        let admin = self.one.asked.cluster.connect().await?.admin();
         let now = self.one.config(&admin).await?;
         self.save(&admin, now).await?;
-        self.one.form.done(&format!("group {} is changed", self.one.group))
+        self.one.asked.form.done(&format!("group {} is changed", self.one.group))
     }
 
     async fn save(&self, admin: &Admin, mut config: SubscriptionGroupConfig) -> Result<(), Failure> {

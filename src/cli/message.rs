@@ -8,9 +8,9 @@ use serde::Serialize;
 use troupemq::Received;
 
 use super::show::Shown;
-use super::table::{Form, Row};
+use super::table::Row;
 use super::when::{self, Moment};
-use super::{Cluster, Failure};
+use super::{Asked, Failure};
 
 /// Longest part of a body that a table shows, in characters.
 const BODY_SHOWN_MAX: usize = 40;
@@ -28,9 +28,7 @@ pub(super) enum Message {
 #[derive(Debug, Args)]
 pub(super) struct Show {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Topic of the message
     topic: String,
     /// Its id: the producer's, or the one that names its place
@@ -41,9 +39,7 @@ pub(super) struct Show {
 #[derive(Debug, Args)]
 pub(super) struct Find {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Topic of the messages
     topic: String,
     /// The key
@@ -95,11 +91,11 @@ impl Message {
 
 impl Show {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.cluster.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let found = admin.message(&self.topic, &self.id).await?;
         let none = || Failure::NotFound(format!("topic {} has no message {}", self.topic, self.id));
         let message = found.ok_or_else(none)?;
-        self.form.print_one(&Shown::of(&message), |_| text(&message))
+        self.asked.form.print_one(&Shown::of(&message), |_| text(&message))
     }
 }
 
@@ -124,7 +120,7 @@ fn text(message: &Received) -> String {
 
 impl Find {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.cluster.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let until = self.until.map_or(i64::MAX, |Moment(ms)| ms);
         let found = admin.messages_by_key(&self.topic, &self.key, (self.since.0, until), self.max).await?;
         if found.is_empty() {
@@ -132,6 +128,6 @@ impl Find {
             return Err(Failure::NotFound(none));
         }
         let rows: Vec<_> = found.iter().map(|message| Found(Shown::of(message))).collect();
-        self.form.print(&rows)
+        self.asked.form.print(&rows)
     }
 }

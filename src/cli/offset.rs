@@ -11,9 +11,9 @@ use serde::Serialize;
 use troupemq::{ResetTo, Text};
 
 use super::group::progress_lines;
-use super::table::{Form, Row};
+use super::table::Row;
 use super::when::Moment;
-use super::{Cluster, Failure};
+use super::{Asked, Failure};
 
 /// Show, reset and copy the progress of consumer groups
 #[derive(Debug, Subcommand)]
@@ -30,9 +30,7 @@ pub(super) enum Offset {
 #[derive(Debug, Args)]
 pub(super) struct Show {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Name of the group
     group: String,
     /// Only this topic
@@ -44,9 +42,7 @@ pub(super) struct Show {
 #[derive(Debug, Args)]
 pub(super) struct Reset {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Name of the group
     group: String,
     /// Name of the topic
@@ -60,9 +56,7 @@ pub(super) struct Reset {
 #[derive(Debug, Args)]
 pub(super) struct Copy {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Group whose offsets are copied
     from: String,
     /// Group that gets them
@@ -115,15 +109,15 @@ impl Offset {
     pub(super) async fn run(self) -> Result<(), Failure> {
         match self {
             Offset::Show(show) => {
-                let admin = show.cluster.connect().await?.admin();
+                let admin = show.asked.cluster.connect().await?.admin();
                 let stats = admin.progress(&show.group, show.topic.as_deref()).await?;
-                show.form.print(&progress_lines(&stats))
+                show.asked.form.print(&progress_lines(&stats))
             }
             Offset::Reset(reset) => reset.run().await,
             Offset::Clone(copy) => {
-                let admin = copy.cluster.connect().await?.admin();
+                let admin = copy.asked.cluster.connect().await?.admin();
                 admin.clone_offsets(&copy.from, &copy.to, copy.topic.as_deref()).await?;
-                copy.form.done(&format!("group {} goes on where {} is", copy.to, copy.from))
+                copy.asked.form.done(&format!("group {} goes on where {} is", copy.to, copy.from))
             }
         }
     }
@@ -131,13 +125,13 @@ impl Offset {
 
 impl Reset {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.cluster.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let moved = admin.reset_offsets(&self.group, &self.topic, self.to.0).await?;
         let rows: Vec<_> = moved
             .into_iter()
             .map(|(queue, offset)| Moved { broker_name: queue.broker_name, queue_id: queue.queue_id, offset })
             .collect();
-        self.form.print(&rows)
+        self.asked.form.print(&rows)
     }
 }
 

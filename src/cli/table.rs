@@ -36,6 +36,11 @@ impl Form {
         Form { json }
     }
 
+    /// Whether it is for programs.
+    pub(super) fn is_json(self) -> bool {
+        self.json
+    }
+
     /// Prints all rows.
     pub(super) fn print<R: Row>(self, rows: &[R]) -> Result<(), Failure> {
         let mut out = Output::new();

@@ -11,8 +11,8 @@ use serde::Serialize;
 use troupemq::{Admin, Client, Text};
 use troupemq_codec::topic::{PERM_READ, PERM_WRITE, TopicConfig};
 
-use super::table::{Form, Row};
-use super::{Cluster, Failure, when};
+use super::table::Row;
+use super::{Asked, Failure, when};
 
 /// Prefixes of topics that clients and brokers keep for themselves.
 const HIDDEN_PREFIXES: [&str; 5] = ["%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_"];
@@ -41,9 +41,7 @@ pub(super) enum Topic {
 #[derive(Debug, Args)]
 pub(super) struct List {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Also topics of the system, of retries and of dead letters
     #[arg(long)]
     all: bool,
@@ -53,9 +51,7 @@ pub(super) struct List {
 #[derive(Debug, Args)]
 pub(super) struct One {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Name of the topic
     topic: String,
 }
@@ -161,7 +157,7 @@ impl Topic {
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.cluster.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let mut rows = Vec::new();
         let brokers = admin.brokers().await?;
         // Every broker has a topic of its own name and one of its cluster's.
@@ -184,7 +180,7 @@ impl List {
                 topic,
             });
         }
-        self.form.print(&rows)
+        self.asked.form.print(&rows)
     }
 }
 
@@ -196,7 +192,7 @@ fn is_hidden(topic: &str) -> bool {
 
 impl One {
     async fn show(self) -> Result<(), Failure> {
-        let admin = self.cluster.connect().await?.admin();
+        let admin = self.asked.cluster.connect().await?.admin();
         let offsets = admin.topic_offsets(&self.topic).await?;
         let rows: Vec<_> = offsets
             .into_iter()
@@ -208,29 +204,29 @@ impl One {
                 last_update_timestamp: offset.last_update_timestamp,
             })
             .collect();
-        self.form.print(&rows)?;
+        self.asked.form.print(&rows)?;
         let configs = admin.topic_configs(&self.topic).await?;
         let readers = admin.readers(&self.topic).await?;
         for (broker, config) in configs {
-            self.form.done(&config_line(&broker, &config))?;
+            self.asked.form.done(&config_line(&broker, &config))?;
         }
         let readers: Vec<_> = readers.iter().map(ToString::to_string).collect();
-        self.form.done(&format!(
+        self.asked.form.done(&format!(
             "read by: {}",
             if readers.is_empty() { "nobody".into() } else { readers.join(", ") }
         ))
     }
 
     async fn delete(self) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
+        let client = self.asked.cluster.connect().await?;
         // An unknown name is a mistake, though brokers take it.
         client.admin().route(&self.topic).await?;
         client.admin().delete_topic(&self.topic).await?;
-        self.form.done(&format!("topic {} is deleted", self.topic))
+        self.asked.form.done(&format!("topic {} is deleted", self.topic))
     }
 
     async fn connect(&self) -> Result<Client, Failure> {
-        Ok(self.cluster.connect().await?)
+        Ok(self.asked.cluster.connect().await?)
     }
 }
 
@@ -259,7 +255,7 @@ impl Change {
         let new = TopicConfig { read_queue_nums: 8, write_queue_nums: 8, ..TopicConfig::default() };
         self.save(&admin, new).await?;
         client.await_route(&self.one.topic).await?;
-        self.one.form.done(&format!("topic {} is made", self.one.topic))
+        self.one.asked.form.done(&format!("topic {} is made", self.one.topic))
     }
 
     async fn update(self) -> Result<(), Failure> {
@@ -268,7 +264,7 @@ impl Change {
         let no_broker = || Failure::Other(format!("no master has topic {}", self.one.topic));
         let now = configs.into_values().next().ok_or_else(no_broker)?;
         self.save(&admin, now).await?;
-        self.one.form.done(&format!("topic {} is changed", self.one.topic))
+        self.one.asked.form.done(&format!("topic {} is changed", self.one.topic))
     }
 
     async fn save(&self, admin: &Admin, mut config: TopicConfig) -> Result<(), Failure> {

@@ -18,9 +18,9 @@ use troupemq_codec::request::{
     TRANSACTION_ROLLBACK,
 };
 
-use super::table::{Form, Row};
+use super::table::Row;
 use super::waiting::{cut, queues, read};
-use super::{Cluster, Failure, when};
+use super::{Asked, Failure, when};
 
 const HALVES: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
 const OPS: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
@@ -43,9 +43,7 @@ pub(super) enum Tx {
 #[derive(Debug, Args)]
 pub(super) struct List {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Only those of this producer group
     #[arg(long)]
     group: Option<String>,
@@ -58,9 +56,7 @@ pub(super) struct List {
 #[derive(Debug, Args)]
 pub(super) struct One {
     #[command(flatten)]
-    cluster: Cluster,
-    #[command(flatten)]
-    form: Form,
+    asked: Asked,
     /// Its id, as `tx list` shows it
     id: String,
 }
@@ -180,7 +176,7 @@ async fn given_up(client: &Client, (queue, master): &(Queue, Text)) -> Result<Ve
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
+        let client = self.asked.cluster.connect().await?;
         let is_wanted = |one: &Undecided| self.group.as_ref().is_none_or(|group| *group == one.group);
         let mut rows = Vec::new();
         for halves in queues(&client, HALVES).await? {
@@ -191,7 +187,7 @@ impl List {
             let found = given_up(&client, &queue).await?;
             rows.extend(found.into_iter().filter(is_wanted).take(self.max));
         }
-        self.form.print(&rows)
+        self.asked.form.print(&rows)
     }
 }
 
@@ -211,7 +207,7 @@ impl One {
     }
 
     async fn resume(self) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
+        let client = self.asked.cluster.connect().await?;
         let mut found = self.open(&client).await?;
         for queue in queues(&client, GIVEN_UP).await? {
             let all = given_up(&client, &queue).await?;
@@ -223,11 +219,11 @@ impl One {
             message_id: Some(one.offset_id.as_str().into()),
         };
         client.admin().ask::<ResumeCheckHalfMessage>(&one.master, &header, Bytes::new()).await?;
-        self.form.done(&format!("a producer of {} will be asked about {} again", one.group, self.id))
+        self.asked.form.done(&format!("a producer of {} will be asked about {} again", one.group, self.id))
     }
 
     async fn drop(self) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
+        let client = self.asked.cluster.connect().await?;
         let one = self.open(&client).await?.ok_or_else(|| self.unknown("is open"))?;
         let header = EndTransactionHeader {
             topic: Some(HALVES.into()),
@@ -241,6 +237,6 @@ impl One {
             transaction_id: Some(self.id.as_str().into()),
         };
         client.admin().ask::<EndTransaction>(&one.master, &header, Bytes::new()).await?;
-        self.form.done(&format!("transaction {} is rolled back", self.id))
+        self.asked.form.done(&format!("transaction {} is rolled back", self.id))
     }
 }

@@ -7,7 +7,8 @@
 //! - with the stream everything ends: progress is committed, the brokers are told, the queues go to the others.
 //!
 //! Contents: `member` takes up queues and commits, `share` says which, `lane` pulls one queue, `listener` calls a
-//! function for each message, `locks` are leases on queues, `asked` what brokers ask, `offset_file` the progress of a broadcast.
+//! function for each message, `locks` are leases on queues, `asked` what brokers ask, `offset_file` the progress of a
+//! broadcast.
 
 pub(crate) mod asked;
 mod lane;

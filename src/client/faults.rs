@@ -31,6 +31,7 @@ impl Faults {
     pub(crate) fn answered(&self, broker: &Text, latency: Duration, now: Instant) {
         match penalty(latency) {
             Some(penalty) => self.avoid(broker, now + penalty),
+            None if self.0.is_empty() => {}
             None => drop(self.0.remove(broker)),
         }
     }

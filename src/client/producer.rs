@@ -235,7 +235,11 @@ impl Producer {
         let deadline = Instant::now() + self.state.send_timeout;
         let mut tries = self.state.retries;
         loop {
-            match self.send_once(&ready, queue, deadline).await {
+            let sent = async {
+                let route = self.route(&ready.topic).await?;
+                self.send_once(&ready, (&route, queue), deadline).await
+            };
+            match sent.await {
                 Err(error) if tries > 0 && may_retry(&error) && Instant::now() + RETRY_PAUSE < deadline => {
                     tries -= 1;
                     sleep(RETRY_PAUSE).await;
@@ -391,7 +395,7 @@ impl Producer {
         let queue = self.next_queue(&route, avoided.as_ref())?;
         *avoided = Some(queue.broker_name.clone());
         let begun = Instant::now();
-        let outcome = self.send_once(ready, &queue, deadline).await;
+        let outcome = self.send_once(ready, (&route, &queue), deadline).await;
         match &outcome {
             Err(error) if error.is_transport() => {
                 self.state.faults.failed(&queue.broker_name, Instant::now())
@@ -404,11 +408,10 @@ impl Producer {
     async fn send_once(
         &self,
         ready: &Ready,
-        queue: &Queue,
+        (route, queue): (&Route, &Queue),
         deadline: Instant,
     ) -> Result<SendReceipt, ClientError> {
-        let route = self.route(&ready.topic).await?;
-        let link = self.link(&route, queue).await?;
+        let link = self.link(route, queue).await?;
         let header = self.header(ready, queue);
         let within = deadline.saturating_duration_since(Instant::now());
         let (receipt, region) = if ready.is_batch {

@@ -151,7 +151,7 @@ fn reason(cause: &io::Error) -> String {
     let inner = cause.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
         Some(Error::InvalidMessage(_)) => "it does not speak TLS: its answer is something else".to_owned(),
-        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
             "its certificate is signed by nobody whom this client trusts (Tls::ca_file)".to_owned()
         }
         Some(error @ Error::InvalidCertificate(CertificateError::NotValidForNameContext { .. })) => {

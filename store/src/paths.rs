@@ -75,12 +75,13 @@ impl Paths {
         self.root.join("recycled")
     }
 
-    /// Makes the folders a running store needs.
+    /// Makes the folders a running store needs. The disk has their names with that of the abort mark, which is set
+    /// before anything is written below them.
     pub fn create(&self) -> Result<(), StoreError> {
         for dir in [self.commit_log(), self.consume_queue(), self.index(), self.config()] {
             create_dir(&dir)?;
         }
-        sync_dir(&self.root)
+        Ok(())
     }
 }
 

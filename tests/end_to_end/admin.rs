@@ -3,25 +3,7 @@
 //! Invariants:
 //! - what a table says is what `--json` says; the exit code tells the class of a failure.
 
-use crate::daemon::{Daemon, Ended, run, store};
-
-/// Runs a command that must succeed; its output.
-fn done(arguments: &str) -> String {
-    let Ended { stdout, stderr, code } = run(arguments, "");
-    assert_eq!(code, Some(0), "{arguments}: {stderr}");
-    stdout
-}
-
-/// The exit code and complaint of a command.
-fn failed(arguments: &str) -> (Option<i32>, String) {
-    let ended = run(arguments, "");
-    (ended.code, ended.stderr)
-}
-
-/// Cells of a table without its heading.
-fn cells(table: &str) -> Vec<Vec<&str>> {
-    table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect()
-}
+use crate::daemon::{Daemon, cells, done, failed, store};
 
 #[test]
 fn a_topic_is_made_listed_changed_and_deleted() {
@@ -64,6 +46,10 @@ fn a_group_is_followed_reset_and_copied() {
     assert!(copied.contains(r#""committed":1"#), "{copied}");
     done(&format!("group update {flag} g --enabled false"));
     assert!(done(&format!("group show {flag} g")).starts_with("reads: no"));
+    let json = done(&format!("group show {flag} g --json"));
+    assert_eq!(json.lines().count(), 1, "{json}");
+    assert!(json.starts_with(r#"{"group":"g","config":{"#) && json.contains(r#""members":[]"#), "{json}");
+    assert!(json.contains(r#"{"topic":"orders","brokerName":"b","queueId":0,"committed":1,"#), "{json}");
     done(&format!("group delete {flag} g"));
     assert_eq!(failed(&format!("group show {flag} g")).0, Some(5));
 }

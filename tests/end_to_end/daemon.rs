@@ -58,6 +58,24 @@ pub(crate) fn run(arguments: &str, input: &str) -> Ended {
     }
 }
 
+/// Runs a command that must succeed; its output.
+pub(crate) fn done(arguments: &str) -> String {
+    let Ended { stdout, stderr, code } = run(arguments, "");
+    assert_eq!(code, Some(0), "{arguments}: {stderr}");
+    stdout
+}
+
+/// The exit code and complaint of a command.
+pub(crate) fn failed(arguments: &str) -> (Option<i32>, String) {
+    let ended = run(arguments, "");
+    (ended.code, ended.stderr)
+}
+
+/// Cells of a table without its heading.
+pub(crate) fn cells(table: &str) -> Vec<Vec<&str>> {
+    table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect()
+}
+
 impl Daemon {
     /// Name server and broker over a store, on free ports.
     pub(crate) fn start(store: &Path) -> Daemon {

@@ -216,9 +216,9 @@ async fn nothing_runs_on_when_the_handles_are_gone() {
     let name_server = broker.name_server_address().unwrap().to_string();
     let far = troupemq::Client::builder().name_servers(&name_server).connect().await.unwrap();
     for client in [broker.client(), &far] {
-        let producer = client.producer("p").start().await.unwrap();
+        let producer = client.producer("p").trace(true).start().await.unwrap();
         producer.send(Message::new("t", "x")).await.unwrap();
-        let consumer = client.consumer("dropped").subscribe("t", "*").from_first();
+        let consumer = client.consumer("dropped").subscribe("t", "*").from_first().trace(true);
         drop(consumer.stream().await.unwrap());
         let consumer = client.consumer("listening").subscribe("t", "*").from_first();
         drop(consumer.listen(|_| async { Outcome::Done }).await.unwrap());

@@ -10,24 +10,7 @@ use troupemq_codec::request::{
     ConsumerSendMsgBack, ConsumerSendMsgBackHeader, SendMessageV2, SendMessageV2Header,
 };
 
-use crate::daemon::{Daemon, Ended, run, store};
-
-/// Runs a command that must succeed; its output.
-fn done(arguments: &str) -> String {
-    let Ended { stdout, stderr, code } = run(arguments, "");
-    assert_eq!(code, Some(0), "{arguments}: {stderr}");
-    stdout
-}
-
-fn failed(arguments: &str) -> (Option<i32>, String) {
-    let ended = run(arguments, "");
-    (ended.code, ended.stderr)
-}
-
-/// Cells of a table without its heading.
-fn cells(table: &str) -> Vec<Vec<&str>> {
-    table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect()
-}
+use crate::daemon::{Daemon, cells, done, failed, store};
 
 /// Does something with a client of the daemon.
 fn with<T>(flag: &str, act: impl AsyncFnOnce(Client, String) -> T) -> T {

@@ -1,0 +1,10 @@
+//! The guides, as pages of this documentation; every program on them is run by `cargo test --doc`.
+//!
+//! Invariants:
+//! - the text stands in `docs/` alone.
+
+#[doc = include_str!("../docs/client.md")]
+pub mod client {}
+
+#[doc = include_str!("../docs/embedding.md")]
+pub mod embedding {}
