@@ -40,6 +40,9 @@ pub(super) struct Consume {
     /// Receive all messages, also those other members of the group get
     #[arg(long)]
     broadcast: bool,
+    /// Tell in RMQ_SYS_TRACE_TOPIC what happens to the messages
+    #[arg(long)]
+    trace: bool,
     /// Print a JSON object for each message
     #[arg(long)]
     json: bool,
@@ -68,7 +71,7 @@ impl std::str::FromStr for From {
 impl Consume {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.cluster.connect().await?;
-        let mut consumer = client.consumer(&self.group).subscribe(&self.topic, &self.tags);
+        let mut consumer = client.consumer(&self.group).subscribe(&self.topic, &self.tags).trace(self.trace);
         consumer = match self.from {
             From::First => consumer.from_first(),
             From::Last => consumer.from_last(),
@@ -83,6 +86,7 @@ impl Consume {
             () = interrupted() => Ok(()),
         };
         deliveries.shutdown().await;
+        client.shutdown().await;
         outcome
     }
 

@@ -50,6 +50,9 @@ pub(super) struct Produce {
     /// Sends in flight; 1 keeps the order of the lines within a queue
     #[arg(long, value_name = "N", default_value_t = 16)]
     in_flight: usize,
+    /// Tell in RMQ_SYS_TRACE_TOPIC what happens to the messages
+    #[arg(long)]
+    trace: bool,
     /// Print a JSON object for each message
     #[arg(long)]
     json: bool,
@@ -78,7 +81,7 @@ enum Bodies {
 impl Produce {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.cluster.connect().await?;
-        let producer = client.producer(&self.group).start().await?;
+        let producer = client.producer(&self.group).trace(self.trace).start().await?;
         let mut bodies = match &self.text {
             Some(text) => Bodies::Text(text.clone()),
             None => Bodies::Lines(BufReader::new(tokio::io::stdin()).lines()),
@@ -101,6 +104,7 @@ impl Produce {
         while !in_flight.is_empty() {
             sent += self.report(in_flight.join_next().await, &mut output)?;
         }
+        client.shutdown().await;
         if !self.json {
             output.line(format!("sent {sent} messages to {}", self.topic).as_bytes())?;
         }
