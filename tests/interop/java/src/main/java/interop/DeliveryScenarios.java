@@ -44,6 +44,7 @@ final class DeliveryScenarios {
         list.add("retry-dead-letter", "3.5 #39, #42, #44: beyond the consumer's limit it is dead, and readable", bed -> dead(bed, 1));
         list.add("retry-none", "3.5 #39: with a limit of 0 the first failure is the last", bed -> dead(bed, 0));
         list.add("retry-chosen-level", "3.5 #40: the listener chooses the level, -1 is the end", DeliveryScenarios::chosenLevel);
+        list.add("delay-beyond-levels", "3.3 #23: a level that there is not is the last", DeliveryScenarios::beyondLevels);
         list.add("retry-send-back", "4.3: sendMessageBack with a level", DeliveryScenarios::sendBack);
         list.add("orderly-suspend", "3.5 #41: tried in place, then dead at once, and the next flows", DeliveryScenarios::suspend);
         list.add("orderly-member-change", "3.6 #48, #52, #55: order is kept when members come and go", 90, bed -> order(bed, DeliveryScenarios::comeAndGo));
@@ -309,6 +310,18 @@ final class DeliveryScenarios {
         Check.equal("hard", Inbox.text(deadLetter(bed, group)), "dead letter");
         Check.equal(2, at.size(), "deliveries");
         Check.that(at.get(1) - at.get(0) >= 1900, "level 4 is 2 s, it came after %d ms", at.get(1) - at.get(0));
+    }
+
+    private static void beyondLevels(Bed bed) throws Exception {
+        String topic = bed.topic(1);
+        Inbox inbox = new Inbox();
+        bed.pushing(bed.name("g"), topic, "*", inbox);
+        Message message = new Message(topic, Bed.bytes("late"));
+        message.setDelayTimeLevel(99);
+        long began = System.currentTimeMillis();
+        Bed.sent(bed.producer().send(message));
+        inbox.awaitExactly(new TreeSet<>(List.of("late")), 30);
+        Check.that(inbox.messages().get(0).getStoreTimestamp() - began >= 2000, "before the time of the last level");
     }
 
     private static void sendBack(Bed bed) throws Exception {

@@ -35,6 +35,7 @@ public final class Main {
         ExchangeScenarios.addTo(list);
         DeliveryScenarios.addTo(list);
         LightScenarios.addTo(list);
+        RefusalScenarios.addTo(list);
         for (String release5 : List.of("interop.Release5Scenarios", "interop.AdminScenarios", "interop.ToolScenarios")) {
             try {
                 Class.forName(release5).getMethod("addTo", Scenarios.class).invoke(null, list);

@@ -5,6 +5,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
+import java.util.concurrent.CountDownLatch;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.TopicConfig;
@@ -22,7 +26,56 @@ public final class Release5Scenarios {
         list.add("send-compressed-lz4", "body compressed by LZ4", bed -> compressed(bed, CompressionType.LZ4));
         list.add("send-compressed-zstd", "body compressed by Zstandard", bed -> compressed(bed, CompressionType.ZSTD));
         list.add("batch-queue", "3.2 #19: a batch is one record with an offset for each message", Release5Scenarios::batchQueue);
+        list.add("group-assigned-by-broker", "3.6 #56: members that let the broker share the queues out", Release5Scenarios::assigned);
+        list.add("progress-pulled", "3.8 #75: what was handed out counts apart from what was consumed", Release5Scenarios::pulled);
         list.add("delay-by-setters", "3.3 #25: the client's own ways to name a time", Release5Scenarios::timed);
+    }
+
+    private static void assigned(Bed bed) throws Exception {
+        String topic = bed.topic(4);
+        String group = bed.name("g");
+        List<Inbox> inboxes = List.of(new Inbox(), new Inbox());
+        for (Inbox inbox : inboxes) {
+            DefaultMQPushConsumer member = bed.push(group);
+            member.setClientRebalance(false);
+            member.subscribe(topic, "*");
+            member.registerMessageListener(inbox.concurrently);
+            member.start();
+        }
+        DefaultMQProducer producer = bed.producer();
+        Check.within(50, "two queues for each member", () -> {
+            List<Integer> before = inboxes.stream().map(Inbox::size).toList();
+            Bed.send(producer, topic, "", "round", 4);
+            Check.within(2, "the round", () -> inboxes.get(0).size() + inboxes.get(1).size() >= before.get(0) + before.get(1) + 4);
+            return inboxes.get(0).size() == before.get(0) + 2 && inboxes.get(1).size() == before.get(1) + 2;
+        });
+    }
+
+    private static void pulled(Bed bed) throws Exception {
+        String topic = bed.topic(1);
+        String group = bed.name("g");
+        CountDownLatch go = new CountDownLatch(1);
+        bed.atEnd(go::countDown);
+        DefaultMQPushConsumer consumer = bed.push(group);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (batch, context) -> {
+            try {
+                go.await();
+            } catch (InterruptedException e) {
+                return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        Bed.send(bed.producer(), topic, "", "m", 10);
+        var queue = bed.queues(topic).get(0);
+        Check.within(50, "ten handed out, none consumed", () -> {
+            var progress = bed.admin.examineConsumeStats(group, topic).getOffsetTable().get(queue);
+            return progress.getBrokerOffset() == 10 && progress.getConsumerOffset() == 0 && progress.getPullOffset() == 10;
+        });
+        go.countDown();
+        Check.within(50, "ten consumed", () ->
+            bed.admin.examineConsumeStats(group, topic).getOffsetTable().get(queue).getConsumerOffset() == 10);
     }
 
     private static void timed(Bed bed) throws Exception {
