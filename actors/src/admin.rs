@@ -18,6 +18,8 @@ pub mod topic;
 pub mod topic_stats;
 
 #[cfg(test)]
+mod bad_input_test;
+#[cfg(test)]
 mod forward_test;
 #[cfg(test)]
 mod golden_test;

@@ -19,6 +19,8 @@ pub mod routes;
 mod settings;
 
 #[cfg(test)]
+mod bad_input_test;
+#[cfg(test)]
 mod golden_test;
 #[cfg(test)]
 mod silence_test;

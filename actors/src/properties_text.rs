@@ -51,6 +51,14 @@ pub fn parse(text: &str) -> BTreeMap<String, String> {
     pairs
 }
 
+/// A key that cannot be the name of a setting: the text it comes from is no configuration.
+pub fn no_key(pairs: &BTreeMap<String, String>) -> Option<String> {
+    let is_key =
+        |key: &str| !key.is_empty() && key.bytes().all(|c| c.is_ascii_alphanumeric() || b"._-".contains(&c));
+    let found = pairs.keys().find(|key| !is_key(key))?;
+    Some(format!("{:?} is no name of a setting", found.chars().take(64).collect::<String>()))
+}
+
 /// Writes a configuration, one field a line; fields that are `null` are left out.
 pub fn write<T: Serialize>(config: &T) -> String {
     let mut text = String::new();

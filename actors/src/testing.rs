@@ -4,6 +4,9 @@
 //! - every node has its own folder and ports, so tests run side by side;
 //! - the client waits for at most `PATIENCE`: a test that waits for nothing fails, it does not hang.
 
+#[cfg(test)]
+pub mod bad_input;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;

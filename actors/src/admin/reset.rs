@@ -21,6 +21,7 @@ use troupemq_store::consume_queue::Boundary;
 use super::clients::{body, describe};
 use crate::cast::BrokerCast;
 use crate::directory::TopicView;
+use crate::groups::table::check_name;
 use crate::net::{Answer, Call, Refusal};
 use crate::offsets::{CloneGroup, GroupQueue, QueryOffset, ResetOffsets, SendBack, TopicsOfGroup};
 
@@ -159,6 +160,7 @@ async fn by_time(
 /// if it subscribes to any.
 pub async fn clone_offset(cast: &BrokerCast, call: &Call) -> Answer {
     let header: CloneGroupOffsetHeader = call.command.header()?;
+    check_name(&header.target_group)?;
     let topics = match header.topic.filter(|topic| !topic.is_empty()) {
         Some(topic) => vec![topic],
         None => cast.offsets.send(TopicsOfGroup(header.source_group.clone())).await?,

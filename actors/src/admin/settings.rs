@@ -58,6 +58,9 @@ pub async fn update_broker_config(cast: &BrokerCast, call: &Call) -> Answer {
     let text = std::str::from_utf8(&call.command.body)
         .map_err(|_| Refusal::new(ResponseCode::SYSTEM_ERROR, "the settings are no UTF-8"))?;
     let pairs = properties_text::parse(text);
+    if let Some(why) = properties_text::no_key(&pairs) {
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, why));
+    }
     if BLACK_LIST.iter().any(|key| pairs.contains_key(*key)) {
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, "Can not update config in black list."));
     }

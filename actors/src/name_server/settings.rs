@@ -104,6 +104,9 @@ pub(super) async fn update(cast: &NameServerCast, call: &Call) -> Answer {
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     };
     let pairs = properties_text::parse(text);
+    if let Some(why) = properties_text::no_key(&pairs) {
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, why));
+    }
     if FIXED.iter().any(|key| pairs.contains_key(*key)) {
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, "Can not update config in black list."));
     }

@@ -69,6 +69,12 @@ pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
         .command
         .header()
         .map_err(|error| Refusal::new(ResponseCode::INVALID_PARAMETER, error.to_string()))?;
+    for (what, value) in [("queueId", i64::from(header.queue_id)), ("commitOffset", header.queue_offset)] {
+        if value < 0 {
+            let remark = format!("{what} is {value}, the least is 0");
+            return Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark));
+        }
+    }
     let view = match cast.directory.group(&header.group) {
         Some(view) => view,
         // A group that reads as a light queue needs nobody to make it.

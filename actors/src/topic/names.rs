@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - a name is also the name of a folder: the characters allowed can do no harm there;
-//! - refusals have Java's texts, clients match some of them.
+//! - refusals begin with Java's texts, clients match some of them.
 
 use troupemq_codec::ResponseCode;
 
@@ -90,10 +90,13 @@ fn check_within(topic: &str, len_max: usize, is_allowed: impl Fn(u8) -> bool) ->
     }
     if !topic.bytes().all(is_allowed) {
         let allowed = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$";
-        return Err(refusal(allowed.to_owned()));
+        let shown: String = topic.chars().take(len_max).collect();
+        return Err(refusal(format!("{allowed}: it is [{shown}]")));
     }
     if topic.len() > len_max {
-        return Err(refusal("The specified topic is longer than topic max length.".to_owned()));
+        let len = topic.len();
+        let remark = "The specified topic is longer than topic max length.";
+        return Err(refusal(format!("{remark} It has {len} bytes, at most {len_max} are allowed.")));
     }
     Ok(())
 }
