@@ -20,7 +20,7 @@ pub use client::consumer::{ConsumerBuilder, Deliveries, Delivery};
 pub use client::error::ClientError;
 pub use client::message::{Message, Received};
 pub use client::producer::{Producer, ProducerBuilder, SendReceipt, SendStatus};
-pub use client::pull::{PullRequest, PullStatus, Pulled};
+pub use client::pull::{ExpressionType, PullRequest, PullStatus, Pulled};
 pub use client::queue::Queue;
 pub use client::request_reply::Reply;
 #[cfg(feature = "tls")]

@@ -37,6 +37,7 @@ use troupemq_codec::request::DirectResult;
 use super::error::ClientError;
 use super::hub::Membership;
 use super::message::Received;
+use super::pull::ExpressionType;
 use super::trace::collector::Tracer;
 use super::{Client, epoch_ms};
 use lane::Lane;
@@ -91,6 +92,7 @@ pub(crate) struct Settings {
 struct Subscription {
     topic: Text,
     expression: Text,
+    expression_type: ExpressionType,
     filter: Arc<TagFilter>,
     version: i64,
 }
@@ -152,6 +154,13 @@ impl ConsumerBuilder {
     /// Adds a topic. The expression names tags with `||` between them; `*` is everything.
     pub fn subscribe(mut self, topic: &str, expression: &str) -> ConsumerBuilder {
         self.settings.subscriptions.push(Subscription::new(topic, expression));
+        self
+    }
+
+    /// Adds a topic of which the broker selects messages by their properties, with an expression of SQL92 such as
+    /// `price > 9 AND kind IN ('tea', 'milk')`; `TAGS` is the tag.
+    pub fn subscribe_sql(mut self, topic: &str, expression: &str) -> ConsumerBuilder {
+        self.settings.subscriptions.push(Subscription::sql(topic, expression));
         self
     }
 
@@ -304,13 +313,26 @@ impl Subscription {
     fn new(topic: &str, expression: &str) -> Subscription {
         let filter = Arc::new(TagFilter::parse(expression));
         let expression = if filter.is_all() { TagFilter::ALL } else { expression };
-        Subscription { topic: topic.into(), expression: expression.into(), filter, version: epoch_ms() }
+        Subscription {
+            topic: topic.into(),
+            expression: expression.into(),
+            expression_type: ExpressionType::Tag,
+            filter,
+            version: epoch_ms(),
+        }
+    }
+
+    /// The broker alone knows what an expression of SQL92 selects.
+    fn sql(topic: &str, expression: &str) -> Subscription {
+        let all = Subscription::new(topic, TagFilter::ALL);
+        Subscription { expression: expression.into(), expression_type: ExpressionType::Sql92, ..all }
     }
 
     fn to_heartbeat(&self) -> SubscriptionData {
         SubscriptionData {
             topic: self.topic.clone(),
             sub_string: self.expression.clone(),
+            expression_type: self.expression_type.name(),
             tags_set: self.filter.tags().iter().cloned().collect(),
             code_set: self.filter.codes().iter().copied().collect(),
             sub_version: self.version,

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use troupemq_codec::filter::{TYPE_SQL92, TYPE_TAG};
 use troupemq_codec::message::Message as StoredMessage;
 use troupemq_codec::request::{
     Boundary, GetMaxOffset, GetMaxOffsetHeader, GetMinOffset, GetMinOffsetHeader, PULL_HAS_SUBSCRIPTION,
@@ -32,8 +33,10 @@ pub struct PullRequest {
     pub queue_offset: i64,
     /// Most messages wanted.
     pub messages_max: i32,
-    /// Tags, `||` between them, or `*`.
+    /// Tags with `||` between them or `*`, or an expression of SQL92.
     pub expression: Text,
+    /// What kind of expression it is.
+    pub expression_type: ExpressionType,
     /// Version of the expression: the time it was made.
     pub expression_version: i64,
     /// How long the broker may hold the request until something arrives; none at all if zero.
@@ -59,6 +62,26 @@ pub struct Pulled {
     pub broker_id: i64,
 }
 
+/// What kind of expression selects messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExpressionType {
+    /// Tags with `||` between them, or `*`.
+    #[default]
+    Tag,
+    /// SQL92 over the properties of a message.
+    Sql92,
+}
+
+impl ExpressionType {
+    /// RocketMQ's name of it.
+    pub(crate) fn name(self) -> Text {
+        Text::from_static(match self {
+            ExpressionType::Tag => TYPE_TAG,
+            ExpressionType::Sql92 => TYPE_SQL92,
+        })
+    }
+}
+
 /// Why a pull has messages or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PullStatus {
@@ -80,6 +103,7 @@ impl PullRequest {
             queue_offset,
             messages_max: 32,
             expression: "*".into(),
+            expression_type: ExpressionType::Tag,
             expression_version: 0,
             hold: Duration::ZERO,
             broker_id: 0,
@@ -110,6 +134,7 @@ impl Client {
             suspend_timeout_ms: i64::try_from(wanted.hold.as_millis()).unwrap_or(i64::MAX),
             subscription: Some(wanted.expression.clone()),
             subscription_version: wanted.expression_version,
+            expression_type: Some(wanted.expression_type.name()),
             ..Default::default()
         };
         let within = if held == 0 { self.hub.within } else { wanted.hold + HOLD_GRACE };

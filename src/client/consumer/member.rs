@@ -352,6 +352,7 @@ impl Member {
             queue_offset,
             messages_max: self.settings.batch_max,
             expression: subscription.expression.clone(),
+            expression_type: subscription.expression_type,
             expression_version: subscription.version,
             hold: self.settings.hold,
             broker_id: 0,
