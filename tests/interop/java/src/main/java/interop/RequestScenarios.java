@@ -32,7 +32,7 @@ final class RequestScenarios {
     }
 
     /** Answers each request of a topic with `re: ` and its text. */
-    private static void replier(Bed bed, String topic) throws Exception {
+    static void replier(Bed bed, String topic) throws Exception {
         DefaultMQProducer replies = bed.producer();
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         consumer.subscribe(topic, "*");
