@@ -73,7 +73,7 @@ fn is_served(code: ResponseCode) -> bool {
 /// What tables and queues hold.
 fn holds(node: &NodeHandle) -> Vec<Command> {
     let mut client = Client::of(node);
-    let stats = GetTopicStatsInfoHeader { topic: Text::from("orders"), ..Default::default() };
+    let stats = GetTopicStatsInfoHeader { topic: Text::from("orders") };
     let asked = [
         request::<GetAllTopicConfig>(&Default::default()),
         request::<GetAllSubscriptiongroupConfig>(&Default::default()),

@@ -10,8 +10,8 @@ use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::{
     ConsumerList, GetConsumerListByGroup, GetConsumerListByGroupHeader, HeartBeat, LockBatchMq, LockBody,
     LockReplyBody, NotifyConsumerIdsChanged, PullMessage, PullMessageHeader, PullMessageReplyHeader,
-    QueryConsumerOffset, QueryConsumerOffsetHeader, QueryConsumerOffsetReplyHeader, UpdateConsumerOffset,
-    UpdateConsumerOffsetHeader,
+    QueryConsumerOffset, QueryConsumerOffsetHeader, QueryConsumerOffsetReplyHeader, UnlockBatchMq,
+    UpdateConsumerOffset, UpdateConsumerOffsetHeader,
 };
 use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{Command, Request, ResponseCode, Text};
@@ -154,6 +154,10 @@ fn one_client_holds_a_queue_until_it_is_gone() {
     let locked = |answer: Command| from_loose::<LockReplyBody>(&answer.body).unwrap().locked;
     assert_eq!(locked(first.call(lock("a"))), std::slice::from_ref(&queue));
     assert!(locked(second.call(lock("b"))).is_empty());
+    // A stranger can neither take the queue nor give it away.
+    let strangers = Command { code: UnlockBatchMq::CODE, ..lock("stranger") };
+    assert_eq!(second.call(strangers).code, 0);
+    assert!(locked(second.call(lock("stranger"))).is_empty());
     assert_eq!(locked(first.call(lock("a"))), [queue]);
 }
 

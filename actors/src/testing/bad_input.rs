@@ -55,10 +55,8 @@ fn plausible(key: &str) -> &'static str {
         "brokerName" => "broker-a",
         "clusterName" | "cluster" => "DefaultCluster",
         "brokerAddr" => "127.0.0.1:9",
-        "i" | "properties" | "sysFlag" | "f" | "suspendTimeoutMillis" | "queueId" | "e" => match key {
-            "i" | "properties" => "",
-            _ => "0",
-        },
+        "i" | "properties" => "",
+        "sysFlag" | "f" | "suspendTimeoutMillis" | "queueId" | "e" => "0",
         "topicFilterType" => "SINGLE_TAG",
         "perm" => "6",
         "m" | "batch" | "unitMode" | "k" | "order" | "jstackEnable" | "isForce" => "false",

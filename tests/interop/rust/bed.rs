@@ -2,12 +2,18 @@
 //!
 //! Invariants:
 //! - each member of a group is a client of its own.
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a program beside the node: what functions got is kept behind a lock, times are the machine's"
+)]
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
 use troupemq::{Client, ConsumerBuilder, Listener, Message, Outcome as Settled, Producer, Received};
 
 use crate::{Outcome, PATIENCE};

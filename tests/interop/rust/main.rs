@@ -13,10 +13,11 @@ mod tools;
 
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bed::Bed;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How long a scenario waits for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

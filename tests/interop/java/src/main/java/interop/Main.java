@@ -36,7 +36,7 @@ public final class Main {
         DeliveryScenarios.addTo(list);
         LightScenarios.addTo(list);
         RefusalScenarios.addTo(list);
-        for (String release5 : List.of("interop.Release5Scenarios", "interop.Release5RustScenarios",
+        for (String release5 : List.of("interop.Release5Scenarios", "interop.Release533Scenarios", "interop.Release5RustScenarios",
             "interop.AdminScenarios", "interop.ToolScenarios")) {
             try {
                 Class.forName(release5).getMethod("addTo", Scenarios.class).invoke(null, list);

@@ -173,7 +173,7 @@ final class TimerScenarios {
     }
 
     /** Recalls came with 5.3.2, and are switched off unless asked for. */
-    private static void needsRecall(Bed bed) throws Exception {
+    static void needsRecall(Bed bed) throws Exception {
         if (bed.target.isJava()) {
             throw new Main.Skipped("the Java broker 5.3.1 knows no recall");
         }
