@@ -49,8 +49,8 @@ fn main() {
     let [plain, whole, append, again, bare] = [0, 1, 2, 3, 4].map(median);
     writeln!(
         out,
-        "median: encode + append {:.2} M/s, append alone {:.2} M/s, {:.0} % of the plain loop; the plain loop {:.2} M/s, \
-         into pages in memory {:.2} M/s, without a file {:.2} M/s",
+        "median: encode + append {:.2} M/s, append alone {:.2} M/s, {:.0} % of the plain loop; the plain loop \
+         {:.2} M/s, into pages in memory {:.2} M/s, without a file {:.2} M/s",
         1_000.0 / whole,
         1_000.0 / append,
         100.0 * plain / whole,

@@ -135,20 +135,22 @@ async fn open(
     (halves, master): &(Queue, Text),
 ) -> Result<BTreeMap<i64, Undecided>, Failure> {
     let ops = Queue { topic: OPS.into(), ..halves.clone() };
+    // The progress of the op messages first: the broker moves it last, so that what is behind it is behind that of the
+    // half messages too, however they move meanwhile.
     let mut begins = [0; 2];
-    for (begin, queue) in begins.iter_mut().zip([halves, &ops]) {
+    for (begin, queue) in begins.iter_mut().zip([&ops, halves]) {
         let saved = client.committed(PROGRESS, queue).await?.unwrap_or(0);
         *begin = saved.max(client.min_offset(queue).await?);
     }
     let mut done = BTreeSet::new();
-    read(client, &ops, begins[1], |op| {
+    read(client, &ops, begins[0], |op| {
         let text = String::from_utf8_lossy(&op.body).into_owned();
         done.extend(text.split(',').filter_map(|number| number.trim().parse::<i64>().ok()));
         true
     })
     .await?;
     let (mut found, mut newest) = (BTreeMap::new(), BTreeMap::new());
-    read(client, halves, begins[0], |half| {
+    read(client, halves, begins[1], |half| {
         if !done.contains(&half.queue_offset) {
             let one = Undecided::of(&half, "open", (&halves.broker_name, master));
             if let Some(older) = newest.insert(one.transaction_id.clone(), half.queue_offset) {

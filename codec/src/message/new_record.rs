@@ -48,7 +48,7 @@ pub struct NewRecord<'a> {
 }
 
 impl NewRecord<'_> {
-    /// A record of queue 0 with no flags, born at 1 ms and for the first time on its way, between hosts of this machine:
+    /// A record of queue 0 with no flags, born at 1 ms, on its way for the first time, between hosts of this machine:
     /// what tests and measurements begin with.
     pub const PLAIN: NewRecord<'static> = NewRecord {
         topic: "",
