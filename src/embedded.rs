@@ -307,6 +307,8 @@ impl BrokerBuilder {
         if self.part.is_private {
             // What is in this process is served by the thread that also writes the log.
             config.net.session_arbiters = 1;
+            // The processors belong to the program.
+            config.net.busy_poll_us = 0;
         }
         config.name_server = self.name_server.map(|listen| {
             let mut part = NameServerPart { listen, ..NameServerPart::default() };

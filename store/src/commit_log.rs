@@ -37,6 +37,8 @@ use crate::segments::Segments;
 
 /// Bytes of several batches that go into one write.
 const STAGED_MAX_BYTES: usize = 256 << 10;
+/// A batch longer than this is written by itself: to copy it takes longer than one more write.
+const STAGED_EACH_MAX_BYTES: usize = 16 << 10;
 /// Part of a segment, as a divisor, that may be left when the next one is ordered.
 const ORDER_AT: u64 = 2;
 /// With synchronous flush the file is filled with zeros up to whole steps of this many bytes: a flush of blocks
@@ -233,7 +235,8 @@ impl CommitLog {
 
     /// Stores `bytes`, or stages them if more follow.
     fn put(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        if self.is_gathering && self.staged.len() + bytes.len() <= STAGED_MAX_BYTES {
+        let is_small = bytes.len() <= STAGED_EACH_MAX_BYTES;
+        if self.is_gathering && is_small && self.staged.len() + bytes.len() <= STAGED_MAX_BYTES {
             self.staged.extend_from_slice(bytes);
             return Ok(());
         }

@@ -46,6 +46,10 @@ const SENDS_MAX: usize = 256;
 const BYTES_MAX: usize = 256 << 10;
 /// Benches kept by one arbiter.
 const SPARE_MAX: usize = 32;
+/// The same, while they are small: each of many connections that send one by one leases one.
+const SPARE_SMALL_MAX: usize = 512;
+/// What counts as small.
+const SMALL_BYTES: usize = 16 << 10;
 /// Topic names longer than this cannot be sent to in batches.
 const BATCH_TOPIC_MAX: usize = 127;
 
@@ -147,7 +151,9 @@ impl Benches {
     /// Takes a bench back.
     pub fn give(&mut self, mut bench: Bench) {
         bench.clear();
-        if self.0.len() < SPARE_MAX && bench.batch.bytes.capacity() <= 4 * BYTES_MAX {
+        let bytes = bench.batch.bytes.capacity();
+        let max = if bytes <= SMALL_BYTES { SPARE_SMALL_MAX } else { SPARE_MAX };
+        if self.0.len() < max && bytes <= 4 * BYTES_MAX {
             self.0.push(bench);
         }
     }
