@@ -126,19 +126,19 @@ pub struct BrokerCast {
     pub open_halves: Arc<AtomicUsize>,
     /// Delivers messages that name the time of their delivery.
     pub timer: Addr<Timer>,
-    /// How long messages are kept, in ms.
-    pub reserved_ms: i64,
     /// Records of the log.
     pub log: LogReader,
     /// Keys of messages.
     pub index: IndexReader,
     /// Folder of the store; its `config` folder holds the tables.
     pub store_dir: PathBuf,
-    /// Settings of the store as it was opened.
-    pub store_config: StoreConfig,
+    /// Settings of the store; reloadable keys change by publishing new ones.
+    pub store_config: Arc<ArcSwap<StoreConfig>>,
     /// Changes `config`.
     pub settings: Addr<Settings<BrokerConfig>>,
-    /// Counts the changes of `config`.
+    /// Changes `store_config`.
+    pub store_settings: Addr<Settings<StoreConfig>>,
+    /// Counts the changes of both.
     pub settings_version: Arc<ArcSwap<DataVersion>>,
     /// Bytes of requests in flight.
     pub credits: Credits,
@@ -217,6 +217,11 @@ impl BrokerCast {
     /// Epoch milliseconds.
     pub fn now_ms(&self) -> i64 {
         self.clock.0.now_ms()
+    }
+
+    /// How long messages are kept, in ms.
+    pub fn reserved_ms(&self) -> i64 {
+        i64::from(self.store_config.load().reserved_hours) * 3_600_000
     }
 
     /// Counts messages that were stored in a topic.

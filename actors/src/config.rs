@@ -360,8 +360,18 @@ impl Behaviour for BrokerConfig {
         RELOADABLE.contains(&key)
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
-        BrokerConfig::check(self)
+    fn check(&self) -> Result<(), String> {
+        BrokerConfig::check(self).map_err(|error| error.to_string())
+    }
+}
+
+impl Behaviour for StoreConfig {
+    fn may_change(key: &str) -> bool {
+        troupemq_store::config::RELOADABLE.contains(&key)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        StoreConfig::check(self).map_err(|error| error.to_string())
     }
 }
 

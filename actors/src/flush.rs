@@ -8,12 +8,14 @@
 //! - in async mode a flush begins at the latest one interval after a write, or after so many bytes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
-use troupemq_store::{LogFlusher, StoreError};
+use arc_swap::ArcSwap;
+use troupemq_store::{LogFlusher, StoreConfig, StoreError};
 
 use crate::commit_log::{Append, MAILBOX, Outcome};
 use crate::config::NodeClock;
@@ -113,16 +115,17 @@ enum Order {
 }
 
 impl FlushThread {
-    /// Starts the thread. It gives the flusher back when it is told to stop.
+    /// Starts the thread, which flushes as often as `config` says now. It gives the flusher back when it is told to
+    /// stop.
     pub fn start(
         flusher: LogFlusher,
-        interval: Duration,
+        config: Arc<ArcSwap<StoreConfig>>,
         poison: Poison,
     ) -> std::io::Result<(FlushThread, JoinHandle<LogFlusher>)> {
         let (sender, orders) = channel();
         let thread = std::thread::Builder::new().name("flusher".to_owned()).spawn(move || {
             let _vital = poison.guard("flusher");
-            work(flusher, &orders, interval, &poison)
+            work(flusher, &orders, &config, &poison)
         })?;
         let thread_of = FlushThread(sender);
         // After a kill what was written is not all on the disk yet.
@@ -148,11 +151,12 @@ impl FlushThread {
 fn work(
     mut flusher: LogFlusher,
     orders: &Receiver<Order>,
-    interval: Duration,
+    config: &ArcSwap<StoreConfig>,
     poison: &Poison,
 ) -> LogFlusher {
     let mut report_to = None;
     loop {
+        let interval = Duration::from_millis(u64::from(config.load().flush_interval_ms));
         match orders.recv_timeout(interval) {
             Ok(Order::ReportTo(flush)) => report_to = Some(flush),
             Ok(Order::Flush) | Err(RecvTimeoutError::Timeout) => {}
@@ -189,20 +193,21 @@ fn once(flusher: &mut LogFlusher, report_to: Option<&Addr<Flush>>) -> Result<(),
 #[derive(Debug)]
 pub struct Nudge {
     thread: FlushThread,
-    every_bytes: u64,
+    config: Arc<ArcSwap<StoreConfig>>,
     next_at: u64,
 }
 
 impl Nudge {
-    /// Wakes `thread` every `every_bytes`, counted from `from`.
-    pub fn new(thread: FlushThread, every_bytes: u64, from: u64) -> Nudge {
-        Nudge { thread, every_bytes, next_at: from.saturating_add(every_bytes) }
+    /// Wakes `thread` every so many bytes as `config` says now, counted from `from`.
+    pub fn new(thread: FlushThread, config: Arc<ArcSwap<StoreConfig>>, from: u64) -> Nudge {
+        let next_at = from.saturating_add(config.load().flush_bytes);
+        Nudge { thread, config, next_at }
     }
 
     /// The log has been written up to `to`.
     pub(crate) fn wrote(&mut self, to: u64) {
         if to >= self.next_at {
-            self.next_at = to.saturating_add(self.every_bytes);
+            self.next_at = to.saturating_add(self.config.load().flush_bytes);
             self.thread.wake();
         }
     }

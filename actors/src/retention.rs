@@ -9,10 +9,12 @@
 //! - a failure to delete is told and tried again at the next round; a failure to save poisons the node, because
 //!   queues whose files cannot be flushed cannot be trusted.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use troupemq_store::commit_log::flusher::FlushWatch;
 use troupemq_store::dispatch::DispatchFlusher;
 use troupemq_store::retention::Keeper;
@@ -46,8 +48,8 @@ pub struct Upkeep {
     pub derived: DispatchFlusher,
     /// Deletes.
     pub keeper: Keeper,
-    /// The store's settings.
-    pub config: StoreConfig,
+    /// The store's settings, which may change.
+    pub config: Arc<ArcSwap<StoreConfig>>,
     /// Where the time comes from.
     pub clock: NodeClock,
 }
@@ -131,7 +133,7 @@ impl Upkeep {
     }
 
     fn clean(&self, is_asked: bool) {
-        if let Err(error) = self.keeper.clean(&self.config, &self.clock.0, is_asked) {
+        if let Err(error) = self.keeper.clean(&self.config.load(), &self.clock.0, is_asked) {
             tracing::warn!(%error, "old messages could not be deleted");
         }
     }

@@ -24,7 +24,7 @@ use troupemq_store::StoreError;
 use troupemq_store::json_file::JsonFile;
 use troupemq_store::tables::to_pretty;
 
-use crate::config::{ConfigError, NodeClock};
+use crate::config::NodeClock;
 use crate::held::{Held, hold};
 use crate::net::Refusal;
 use crate::properties_text::{self, Merged};
@@ -41,8 +41,8 @@ pub trait Behaviour:
     /// Whether a key may change while the node runs.
     fn may_change(key: &str) -> bool;
 
-    /// Refuses what is out of bounds.
-    fn check(&self) -> Result<(), ConfigError>;
+    /// Refuses what is out of bounds, and says which bounds.
+    fn check(&self) -> Result<(), String>;
 }
 
 // ---- messages
@@ -51,6 +51,11 @@ pub trait Behaviour:
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), Refusal>")]
 pub struct ChangeSettings(pub BTreeMap<String, String>);
+
+/// Whether these settings could change so. Sent before a change that concerns the settings of several parts.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct CheckChange(pub BTreeMap<String, String>);
 
 // ---- actor
 
@@ -144,6 +149,14 @@ impl<T: Behaviour> Handler<ChangeSettings> for Settings<T> {
     }
 }
 
+impl<T: Behaviour> Handler<CheckChange> for Settings<T> {
+    type Result = Result<(), Refusal>;
+
+    fn handle(&mut self, CheckChange(pairs): CheckChange, _: &mut Self::Context) -> Self::Result {
+        changed(&**self.published.load(), &pairs, &self.others).map(|_fits| ())
+    }
+}
+
 // ---- state
 
 /// The settings after a change.
@@ -158,13 +171,14 @@ fn changed<T: Behaviour>(
         let now = own.get(key).or_else(|| others.get(key));
         if now.is_some_and(|now| now != value) && !T::may_change(key) {
             return Err(illegal(format!(
-                "{key} cannot change while the broker runs: set it in the configuration file"
+                "{key} cannot change while the broker runs: set it in the configuration file, it counts from the \
+                 next start"
             )));
         }
     }
     let merged = properties_text::merge(before, pairs).map_err(|error| illegal(error.to_string()))?;
     let Merged { config, unknown } = merged;
-    config.check().map_err(|error| illegal(error.to_string()))?;
+    config.check().map_err(illegal)?;
     for key in unknown.iter().filter(|key| !others.contains_key(*key)) {
         tracing::warn!(key, "a setting that is unknown here was to be changed");
     }
@@ -185,7 +199,8 @@ mod tests {
     fn a_change_is_whole_or_not_at_all_and_says_why_not() {
         assert_eq!(change("brokerPermission=4\nmaxMessageSize=2048").unwrap().max_message_size, 2048);
         assert_eq!(change("brokerName=BROKER\nmappedFileSizeCommitLog=1024").map(|_| ()), {
-            let why = "brokerName cannot change while the broker runs: set it in the configuration file";
+            let why = "brokerName cannot change while the broker runs: set it in the configuration file, it \
+                       counts from the next start";
             Err(Refusal::new(ResponseCode::SYSTEM_ERROR, why))
         });
         let refused = |text: &str| change(text).unwrap_err().remark;

@@ -123,12 +123,10 @@ pub struct StoreConfig {
     pub recycled_max: u32,
 }
 
-/// Keys that may change while the store is open.
+/// Keys that may change while the store is open, if who owns it takes them over.
 pub const RELOADABLE: &[&str] = &[
-    "maxMessageSize",
     "flushIntervalCommitLog",
     "flushCommitLogBytes",
-    "syncFlushTimeout",
     "fileReservedTime",
     "deleteWhen",
     "diskMaxUsedSpaceRatio",

@@ -1,6 +1,7 @@
 //! The broker's settings as tools see them: GET_BROKER_CONFIG (26), UPDATE_BROKER_CONFIG (25).
 //!
 //! Invariants:
+//! - settings of the broker and of its store are one set to tools: what may change of either changes at once;
 //! - every setting is told under Java's name, in one text, sorted by name;
 //! - a change is whole or not at all, and on disk before it is answered;
 //! - keys of Java that this broker does not have are accepted and logged, as Java accepts what it does not know.
@@ -20,7 +21,7 @@ use crate::config::BrokerConfig;
 use crate::net::{Answer, Call, Refusal};
 use crate::properties_text;
 use crate::registrar::RegisterAll;
-use crate::settings::ChangeSettings;
+use crate::settings::{ChangeSettings, CheckChange};
 
 /// Keys that nobody may change from afar. Java's configBlackList and itself.
 const BLACK_LIST: [&str; 2] = ["brokerConfigPath", "configBlackList"];
@@ -28,7 +29,7 @@ const BLACK_LIST: [&str; 2] = ["brokerConfigPath", "configBlackList"];
 /// GET_BROKER_CONFIG.
 pub async fn broker_config(cast: &BrokerCast, _: &Call) -> Answer {
     let config = cast.config.load();
-    let mut all = properties_text::parse(&properties_text::write(&cast.store_config));
+    let mut all = properties_text::parse(&properties_text::write(&**cast.store_config.load()));
     all.extend(properties_text::parse(&properties_text::write(&**config)));
     all.extend(derived(cast, &config));
     let version: DataVersion = **cast.settings_version.load();
@@ -74,7 +75,20 @@ pub async fn update_broker_config(cast: &BrokerCast, call: &Call) -> Answer {
 /// A key cannot change while the broker runs, or a value does not fit or is out of its bounds.
 pub async fn change(cast: &BrokerCast, pairs: BTreeMap<String, String>) -> Result<(), Refusal> {
     let before = cast.config.load().broker_permission;
-    cast.settings.send(ChangeSettings(pairs)).await??;
+    let of_broker = properties_text::parse(&properties_text::write(&**cast.config.load()));
+    let of_store = properties_text::parse(&properties_text::write(&**cast.store_config.load()));
+    let is_of_store = |key: &String| of_store.contains_key(key) && !of_broker.contains_key(key);
+    let (to_store, to_broker): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        pairs.into_iter().partition(|(key, _)| is_of_store(key));
+    if to_store.is_empty() {
+        cast.settings.send(ChangeSettings(to_broker)).await??;
+    } else {
+        cast.store_settings.send(CheckChange(to_store.clone())).await??;
+        if !to_broker.is_empty() {
+            cast.settings.send(ChangeSettings(to_broker)).await??;
+        }
+        cast.store_settings.send(ChangeSettings(to_store)).await??;
+    }
     if cast.config.load().broker_permission != before {
         cast.registrar.send(RegisterAll).await?;
     }

@@ -3,15 +3,22 @@
 //! Invariants:
 //! - each restart is that of a whole node on the same folder.
 
+use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use troupemq_codec::Text;
 use troupemq_codec::request::*;
+use troupemq_store::ManualClock;
 
-use crate::config::{NameServerPart, NodeConfig};
+use crate::config::{NameServerPart, NodeClock, NodeConfig};
 use crate::node::{Node, NodeHandle};
 use crate::properties_text;
 use crate::testing::{Client, request, small_broker};
+
+const NOW_MS: u64 = 1_795_000_000_000;
 
 fn broker(dir: &Path, max_message_size: i32) -> NodeHandle {
     let mut config = small_broker(dir);
@@ -39,7 +46,8 @@ fn a_setting_that_was_changed_stays_so_over_a_restart_unless_it_is_configured_ot
     let refused = change(&node, "brokerName=other\nmaxMessageSize=4096");
     assert_eq!(
         refused.1.unwrap(),
-        "brokerName cannot change while the broker runs: set it in the configuration file"
+        "brokerName cannot change while the broker runs: set it in the configuration file, it counts from the \
+         next start"
     );
     assert_eq!(change(&node, "brokerConfigPath=x").0, 16);
     assert_eq!(Client::of(&node).produce("orders", 0, &[1; 2049], "").code, 13);
@@ -53,6 +61,63 @@ fn a_setting_that_was_changed_stays_so_over_a_restart_unless_it_is_configured_ot
     let node = broker(dir.path(), 32_768);
     assert_eq!(setting(&node, "maxMessageSize"), "32768", "the configuration has the last word");
     assert_eq!(setting(&node, "defaultTopicQueueNums"), "4");
+    node.stop_and_wait().unwrap();
+}
+
+#[test]
+fn settings_of_the_store_change_while_it_is_open_whole_or_not_at_all_and_stay_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = broker(dir.path(), 65_536);
+    assert_eq!(change(&node, "fileReservedTime=48\ndeleteWhen=04;16\nmaxMessageSize=2048").0, 0);
+    let keys = ["fileReservedTime", "deleteWhen", "maxMessageSize"];
+    assert_eq!(keys.map(|key| setting(&node, key)), ["48", "04;16", "2048"]);
+    for (text, why) in [
+        ("fileReservedTime=1\nmappedFileSizeCommitLog=65536", "mappedFileSizeCommitLog cannot change while"),
+        ("maxMessageSize=4096\ndeleteWhen=25", "setting deleteWhen: \"25\" is no hour of the day"),
+        (
+            "diskMaxUsedSpaceRatio=99\nfileReservedTime=1",
+            "setting diskMaxUsedSpaceRatio: 99 is not within 10 … 95",
+        ),
+        ("fileReservedTime=1\nbrokerName=other", "brokerName cannot change while"),
+    ] {
+        let (code, remark) = change(&node, text);
+        assert_eq!(code, 1);
+        assert!(remark.as_ref().unwrap().starts_with(why), "{remark:?}");
+    }
+    assert_eq!(keys.map(|key| setting(&node, key)), ["48", "04;16", "2048"]);
+    node.stop_and_wait().unwrap();
+    let node = broker(dir.path(), 65_536);
+    assert_eq!(keys.map(|key| setting(&node, key)), ["48", "04;16", "2048"]);
+    node.stop_and_wait().unwrap();
+}
+
+#[test]
+fn messages_are_kept_as_long_as_the_setting_says_now() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(NOW_MS.cast_signed())));
+    let mut config = small_broker(dir.path());
+    config.clock = NodeClock(clock);
+    let store = &mut config.broker.as_mut().unwrap().store;
+    (store.log_segment_bytes, store.recycled_max) = (65_536, 0);
+    let node = Node::start(config).unwrap();
+    let mut client = Client::of(&node);
+    for _ in 0..4 {
+        assert_eq!(client.produce("T", 0, &[7; 40_000], "").code, 0);
+    }
+    // The age of a segment is that of its file.
+    let written = UNIX_EPOCH + Duration::from_millis(NOW_MS - 3 * 3_600_000);
+    for segment in std::fs::read_dir(dir.path().join("commitlog")).unwrap().flatten() {
+        File::options().write(true).open(segment.path()).unwrap().set_modified(written).unwrap();
+    }
+    let min = |client: &mut Client| {
+        let asked = GetMinOffsetHeader { topic: Text::from("T"), queue_id: 0 };
+        client.call(request::<GetMinOffset>(&asked)).fields.get("offset").map(str::to_owned)
+    };
+    assert_eq!(client.call(request::<DeleteExpiredCommitlog>(&Default::default())).code, 0);
+    assert_eq!(min(&mut client).as_deref(), Some("0"), "72 h are not over");
+    assert_eq!(change(&node, "fileReservedTime=2").0, 0);
+    assert_eq!(client.call(request::<DeleteExpiredCommitlog>(&Default::default())).code, 0);
+    let is_gone = (0..100_000).any(|_| min(&mut client).as_deref() != Some("0"));
+    assert!(is_gone, "what is older than 2 h is still there");
     node.stop_and_wait().unwrap();
 }
 

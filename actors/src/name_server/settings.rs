@@ -67,8 +67,8 @@ impl Behaviour for NameServerConfig {
         !FIXED.contains(&key)
     }
 
-    fn check(&self) -> Result<(), crate::config::ConfigError> {
-        NameServerConfig::check(self)
+    fn check(&self) -> Result<(), String> {
+        NameServerConfig::check(self).map_err(|error| error.to_string())
     }
 }
 

@@ -6,10 +6,10 @@
 //!   beside who reads them, see `queue`;
 //! - what the store gave out at its opening is collected again before it is closed.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext};
 use arc_swap::ArcSwap;
@@ -58,6 +58,8 @@ use crate::watchdog::Watchdog;
 
 /// File of the settings that were changed at run time, beside the tables.
 const SETTINGS_FILE: &str = "brokerSettings.json";
+/// The same for those of the store.
+const STORE_SETTINGS_FILE: &str = "storeSettings.json";
 
 /// A broker that is ready to be listened for.
 pub(super) struct Built {
@@ -91,17 +93,19 @@ pub(super) fn build(
     let address = socket.as_ref().map(std::net::TcpListener::local_addr).transpose().map_err(failed)?;
     let (filters, book) = read_filters(config, part)?;
     let bits = part.config.enable_calc_filter_bit_map.then(|| Box::new(book.clone()) as Box<dyn FilterBits>);
-    let opened = troupemq_store::open_with(part.store.clone(), config.clock.0.clone(), bits)?;
-    let file = opened.config.dir.join("config").join(SETTINGS_FILE);
-    let (configured, settings) = Configured::open(part.config.clone(), Some(file))?;
+    let file = |name| part.store.dir.join("config").join(name);
+    let (store_configured, store) = Configured::open(part.store.clone(), Some(file(STORE_SETTINGS_FILE)))?;
+    let opened = troupemq_store::open_with(store, config.clock.0.clone(), bits)?;
+    let (configured, settings) = Configured::open(part.config.clone(), Some(file(SETTINGS_FILE)))?;
+    let configured = (configured, store_configured);
     let part = &BrokerPart { config: settings, ..part.clone() };
     let now_ms = config.clock.0.now_ms();
     let timers = TimerStore::open(&opened.config, &opened.queues, &opened.reader, now_ms)?;
     let view = timers.view();
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;
-    let tables = PeopleTables::read(&below.store, (filters, book))?;
+    let tables = PeopleTables::read(&below.store.load(), (filters, book))?;
     let progress = tables.transactions();
-    let directory = Arc::new(match below.store.light_queues_enabled {
+    let directory = Arc::new(match below.store.load().light_queues_enabled {
         true => Directory::with_light_queues(),
         false => Directory::new(),
     });
@@ -162,7 +166,7 @@ fn own_ip() -> IpAddr {
 /// The parts of the store and the actors that own them.
 struct StoreCast {
     retention: Retention,
-    store: StoreConfig,
+    store: Arc<ArcSwap<StoreConfig>>,
     log: LogReader,
     index: IndexReader,
     queues: QueueTable,
@@ -181,6 +185,8 @@ fn start_store(
 ) -> Result<StoreCast, NodeError> {
     let Opened { log, reader, flusher, dispatch, queues, marks, keeper, config: store, .. } = opened;
     let thread = |name| move |cause| NodeError::Thread { name, cause };
+    let is_sync = store.flush == FlushMode::Sync;
+    let store = Arc::new(ArcSwap::from_pointee(store));
     let (poison, clock) = (stage.poison.clone(), config.clock.clone());
 
     stage.enter("ColdReaders");
@@ -197,16 +203,15 @@ fn start_store(
     };
     stage.enter("Retention");
     let retention = Retention::start(upkeep, poison.clone()).map_err(thread("retention"))?;
-    let interval = Duration::from_millis(u64::from(store.flush_interval_ms));
-    let flushing = FlushThread::start(flusher, interval, poison.clone()).map_err(thread("flusher"))?;
+    let flushing = FlushThread::start(flusher, store.clone(), poison.clone()).map_err(thread("flusher"))?;
     stage.enter("Flush");
     let flush = Flush::new(flushing.0.clone(), clock.clone(), broker.sync_flush_timeout).start();
     stage.enter("Dispatcher");
-    let waits = (store.flush == FlushMode::Sync).then(|| flush.clone());
+    let waits = is_sync.then(|| flush.clone());
     let index = dispatch.index().clone();
     let dispatcher = Dispatcher::new(dispatch, reader.clone(), waits, poison.clone()).start();
     stage.enter("CommitLog");
-    let nudge = Nudge::new(flushing.0.clone(), store.flush_bytes, reader.wrote_to());
+    let nudge = Nudge::new(flushing.0.clone(), store.clone(), reader.wrote_to());
     let commit_log = CommitLog::new(log, clock, dispatcher.clone(), nudge, poison).start();
 
     watchdog.watch("Flush", flush.clone());
@@ -243,7 +248,7 @@ struct Ground {
     people: People,
     transactions: Addr<TransactionChecker>,
     schedule: Addr<Schedule>,
-    configured: Configured<BrokerConfig>,
+    configured: (Configured<BrokerConfig>, Configured<StoreConfig>),
     timer: (Addr<Timer>, TimerView),
 }
 
@@ -266,17 +271,18 @@ fn start(
     let settings_version = DataVersion { timestamp: clock.0.now_ms(), ..DataVersion::default() };
     let settings_version = Arc::new(ArcSwap::from_pointee(settings_version));
     stage.enter("Settings");
-    let others = properties_text::parse(&properties_text::write(&below.store));
+    let others = properties_text::parse(&properties_text::write(&**below.store.load()));
     let both = (shared.clone(), settings_version.clone());
-    let settings = Settings::new(configured, others, both, clock.clone()).start();
+    let settings = Settings::new(configured.0, others, both, clock.clone()).start();
+    let both = (below.store.clone(), settings_version.clone());
+    let store_settings = Settings::new(configured.1, BTreeMap::new(), both, clock.clone()).start();
     stage.enter("Sampler");
     stage.enter("Queue");
-    let levels = DelayLevels::parse(&below.store.delay_levels)?;
+    let levels = DelayLevels::parse(&below.store.load().delay_levels)?;
     Ok(Arc::new(BrokerCast {
         transactions,
         schedule,
         open_halves: Arc::default(),
-        reserved_ms: i64::from(below.store.reserved_hours) * 3_600_000,
         timer,
         detours: Detours::new(levels, TimerGate::new(shared.clone(), view), below.queues.clone()),
         config: shared,
@@ -289,9 +295,10 @@ fn start(
         own_properties: own_properties(broker),
         memory_bytes: memory_bytes(),
         hot_from: below.log.wrote_to(),
-        store_dir: below.store.dir.clone(),
+        store_dir: below.store.load().dir.clone(),
         store_config: below.store,
         settings,
+        store_settings,
         settings_version,
         sessions: stage.sessions[0].clone(),
         credits: stage.credits.clone(),

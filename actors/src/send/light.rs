@@ -24,7 +24,7 @@ use crate::topic::names;
 
 /// Refuses names that no light queue can have.
 pub(super) fn check(cast: &BrokerCast, list: Option<&str>) -> Result<(), Refusal> {
-    if !cast.store_config.dispatches_to_light_queues() {
+    if !cast.store_config.load().dispatches_to_light_queues() {
         return Ok(());
     }
     for name in light::names(list.unwrap_or_default()) {
@@ -47,7 +47,7 @@ pub(super) fn queues(
     topic: &str,
     list: Option<&str>,
 ) -> Result<Vec<Arc<QueueView>>, Refusal> {
-    let Some(list) = list.filter(|_| cast.store_config.dispatches_to_light_queues()) else {
+    let Some(list) = list.filter(|_| cast.store_config.load().dispatches_to_light_queues()) else {
         return Ok(Vec::new());
     };
     if !light::is_source(topic) {
@@ -69,7 +69,7 @@ pub(super) fn queues_unless_waiting(
 
 /// The same for a message of the broker's own, as its pieces of properties say.
 pub(super) fn queues_of(cast: &BrokerCast, record: &NewRecord<'_>) -> Vec<Arc<QueueView>> {
-    if !cast.store_config.dispatches_to_light_queues() {
+    if !cast.store_config.load().dispatches_to_light_queues() {
         return Vec::new();
     }
     let named =
@@ -114,7 +114,7 @@ fn exceeded(cast: &BrokerCast, error: &StoreError) -> Refusal {
     let remark = format!(
         "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num \
          exceed maxLmqConsumeQueueNum config num, limit {}: {error}",
-        cast.store_config.light_queues_max
+        cast.store_config.load().light_queues_max
     );
     Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
 }

@@ -89,7 +89,8 @@ async fn look_at(
     view: &HalfView<'_>,
 ) -> Result<(), Refusal> {
     let age_ms = cast.now_ms() - view.record.born_timestamp_ms();
-    let mut verdict = verdict(&cast.config.load(), cast.reserved_ms, (view.checks, view.immunity_s), age_ms);
+    let mut verdict =
+        verdict(&cast.config.load(), cast.reserved_ms(), (view.checks, view.immunity_s), age_ms);
     let mut links = Vec::new();
     if verdict == Verdict::Ask {
         links = producers(cast, view.group).await?;

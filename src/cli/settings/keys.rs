@@ -74,7 +74,11 @@ pub(in crate::cli) fn keys() -> Vec<Key> {
         all.extend(documented.into_iter().map(|(name, about)| Key {
             part,
             default: table.remove(&name).unwrap_or(Value::Null),
-            is_reloadable: part == Part::Broker && RELOADABLE.contains(&name.as_str()),
+            is_reloadable: match part {
+                Part::Broker => RELOADABLE.contains(&name.as_str()),
+                Part::Store => troupemq_store::config::RELOADABLE.contains(&name.as_str()),
+                _ => false,
+            },
             about,
             name,
         }));
@@ -109,5 +113,7 @@ mod tests {
         assert_eq!((size.part, &size.default), (Part::Broker, &Value::from(4 << 20)));
         assert!(size.is_reloadable);
         assert!(size.about.contains("in bytes"), "{}", size.about);
+        let reserved = keys.iter().find(|key| key.name == "fileReservedTime").expect("it is a key");
+        assert!(reserved.part == Part::Store && reserved.is_reloadable);
     }
 }
