@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::commit_log::scan::{Look, Step, step};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
+use crate::light;
 use crate::open::{Closing, Opened, RecoveryReport, close, open};
 use crate::paths::{Paths, remove};
 use crate::process_lock::ProcessLock;
@@ -195,6 +196,13 @@ impl StoreView {
 pub fn rebuild(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<RecoveryReport, StoreError> {
     let paths = Paths::below(&config.dir);
     drop(StoreView::open(&config.dir)?);
+    // What is there is made again, whatever the settings say of new messages.
+    let has_light_queues = list_names(&paths.consume_queue())?.iter().any(|name| light::is_light(name));
+    let config = StoreConfig {
+        light_queues_enabled: config.light_queues_enabled || has_light_queues,
+        multi_dispatch_enabled: config.multi_dispatch_enabled || has_light_queues,
+        ..config
+    };
     for dir in [paths.consume_queue(), paths.batch_consume_queue(), paths.index()] {
         match std::fs::remove_dir_all(&dir) {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
@@ -207,6 +215,17 @@ pub fn rebuild(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<RecoveryRep
     let Opened { log, flusher, dispatch, queues, marks, report, .. } = open(config, clock)?;
     close(Closing { log, flusher, dispatch, queues, marks })?;
     Ok(report)
+}
+
+/// Names of what is in a folder; none if there is no such folder.
+fn list_names(dir: &Path) -> Result<Vec<String>, StoreError> {
+    match std::fs::read_dir(dir) {
+        Ok(entries) => {
+            Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+        }
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(cause) => Err(StoreError::io("list", dir)(cause)),
+    }
 }
 
 fn finding(file: &Path, at: u64, what: &str, heals: bool) -> Finding {

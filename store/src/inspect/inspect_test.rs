@@ -99,6 +99,43 @@ fn every_plain_queue_is_rebuilt_as_java_had_it() {
     }
 }
 
+/// Where the units of a queue point, as a dump shows them.
+fn dump(dir: &Path, topic: &str, queue_id: i32) -> Vec<(u64, u64, u32)> {
+    let mut units = Vec::new();
+    let view = StoreView::open(dir).unwrap();
+    let told = view.units(topic, queue_id, |unit| {
+        units.push((unit.at, unit.log_offset, unit.size));
+        true
+    });
+    told.map(|()| units).unwrap()
+}
+
+#[test]
+fn queues_of_inner_batches_are_checked_dumped_and_rebuilt_as_java_had_them() {
+    let golden = GoldenStore::unpack("batch-cq");
+    let dir = golden.dir();
+    let topics = std::fs::read_dir(dir.join("batchconsumequeue")).unwrap();
+    let topic = topics.flatten().next().unwrap().file_name().into_string().unwrap();
+    let folder = dir.join("batchconsumequeue").join(&topic);
+    let ids = std::fs::read_dir(&folder).unwrap().flatten().map(|id| id.file_name().into_string().unwrap());
+    let queues: Vec<i32> = ids.map(|id| id.parse().unwrap()).collect();
+    let before: Vec<_> = queues.iter().map(|id| dump(&dir, &topic, *id)).collect();
+    let at = before.iter().position(|units| units.len() > 1).expect("a queue of several batches");
+    assert_eq!(check(&dir).1, vec![]);
+
+    let (_, log_offset, size) = before[at][0];
+    let file = folder.join(queues[at].to_string()).join("00000000000000000000");
+    overwrite(&file, 0, &(log_offset + 1).to_be_bytes());
+    let (_, findings) = check(&dir);
+    let wanted = format!("has a unit that points to {size} bytes at {}", log_offset + 1);
+    assert!(findings.iter().any(|one| one.what.contains(&wanted)), "{findings:?}");
+
+    rebuild(StoreConfig::in_dir(&dir), clock()).unwrap();
+    assert_eq!(check(&dir).1, vec![]);
+    let after: Vec<_> = queues.iter().map(|id| dump(&dir, &topic, *id)).collect();
+    assert_eq!(after, before);
+}
+
 #[test]
 fn a_store_in_use_and_a_folder_without_one_are_refused() {
     let golden = GoldenStore::unpack("recall");
