@@ -41,6 +41,8 @@ mod naming;
 mod offset_test;
 mod people;
 #[cfg(test)]
+mod property_test;
+#[cfg(test)]
 mod read_test;
 #[cfg(test)]
 mod retry_test;

@@ -36,7 +36,7 @@ use crate::pull::check::Selects;
 use crate::pull::read::{Bounds, Reading, Source, Status};
 use crate::queue::{OnHold, Park};
 use crate::router::Served;
-use crate::topic::ParkFirst;
+use crate::topic::{ParkFirst, names};
 
 /// How often a pull whose subscription is not registered yet is looked at again.
 const TRIES: u32 = 25;
@@ -209,7 +209,8 @@ fn check_again(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>)
 fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     let began = cast.clock().nanos();
     let reading = read(cast, &parcel);
-    cast.stats.read_took(cast.clock().nanos().saturating_sub(began));
+    let took = cast.clock().nanos().saturating_sub(began);
+    cast.stats.read_took(took);
     if reading.is_cold() && !parcel.is_warm {
         parcel.is_warm = true;
         cast.stats.cold_pull();
@@ -233,7 +234,11 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     }
     cast.stats.got(reading.count, reading.bytes);
     if reading.count > 0 {
-        parcel.topic.counters.got(&parcel.header.group, reading.count, reading.bytes);
+        let sizes = (reading.count, reading.bytes);
+        parcel.topic.counters.got(&parcel.header.group, sizes, took / 1_000_000);
+        if names::is_system(&parcel.topic.name) {
+            cast.stats.system_got(reading.count);
+        }
         cast.attend(&parcel.topic);
     }
     reply::write(wire, &parcel, reading);

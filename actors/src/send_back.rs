@@ -80,6 +80,11 @@ pub async fn send_back(cast: &BrokerCast, call: &Call) -> Answer {
         }
     };
     copy.store(cast, &topic, (next, retry_queues)).await?;
+    let of = copy.record.properties().get(RETRY_TOPIC).unwrap_or(copy.record.topic());
+    cast.directory.look_at_topic(of, |view| {
+        view.counters.sent_back(group.name());
+        cast.attend(view);
+    });
     Ok(Command::response(ResponseCode::SUCCESS))
 }
 

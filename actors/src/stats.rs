@@ -19,8 +19,10 @@ pub struct Stats {
     puts: Line,
     put_bytes: Line,
     refused_puts: Line,
+    system_puts: Line,
     gets: Line,
     get_bytes: Line,
+    system_gets: Line,
     pulls: Line,
     found_pulls: Line,
     cold_pulls: Line,
@@ -44,8 +46,12 @@ pub struct Reading {
     pub put_bytes: u64,
     /// Messages refused.
     pub refused_puts: u64,
+    /// Of the messages stored, those of the system's own topics.
+    pub system_puts: u64,
     /// Messages handed out.
     pub gets: u64,
+    /// Of the messages handed out, those of the system's own topics.
+    pub system_gets: u64,
     /// Bytes handed out.
     pub get_bytes: u64,
     /// Pulls answered.
@@ -97,6 +103,16 @@ impl Stats {
         }
     }
 
+    /// Counts stored messages of a topic of the system's own; they are counted among all too.
+    pub fn system_put(&self, messages: usize) {
+        self.system_puts.add(messages);
+    }
+
+    /// Counts messages of such a topic that were handed out.
+    pub fn system_got(&self, messages: usize) {
+        self.system_gets.add(messages);
+    }
+
     /// Counts a pull that must wait for the disk.
     pub fn cold_pull(&self) {
         self.cold_pulls.add(1);
@@ -116,7 +132,9 @@ impl Stats {
             puts: self.puts.value(),
             put_bytes: self.put_bytes.value(),
             refused_puts: self.refused_puts.value(),
+            system_puts: self.system_puts.value(),
             gets: self.gets.value(),
+            system_gets: self.system_gets.value(),
             get_bytes: self.get_bytes.value(),
             pulls: self.pulls.value(),
             found_pulls: self.found_pulls.value(),

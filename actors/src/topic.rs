@@ -246,7 +246,9 @@ impl Handler<TellSums> for Topic {
     type Result = Option<BrokerStats>;
 
     fn handle(&mut self, TellSums { group, of, .. }: TellSums, _: &mut Context<Topic>) -> Self::Result {
-        let is_known = self.counters.read().has(group.as_ref());
+        let counted = self.counters.read();
+        let is_known =
+            counted.pair(group.as_ref()).is_some_and(|pair| of != Of::SentBack || pair.value(of) > 0);
         is_known.then(|| match group {
             Some(group) => self.statistics.of_group(&group, of),
             None => self.statistics.of_topic(of),

@@ -5,11 +5,11 @@
 //! Invariants:
 //! - a table is told whole, as its owner has it at that moment.
 
-use troupemq_codec::request::{HaStatus, RequestModeTable, ResetMasterFlushOffsetHeader};
+use troupemq_codec::request::{HaStatus, ResetMasterFlushOffsetHeader};
 use troupemq_codec::{Command, ResponseCode};
-use troupemq_store::tables::TableFile;
 
 use super::clients::body;
+use crate::assignment::AllModes;
 use crate::cast::BrokerCast;
 use crate::net::{Answer, Call, Refusal};
 use crate::offsets::AllOffsets;
@@ -25,12 +25,9 @@ pub async fn delay_offsets(cast: &BrokerCast, _: &Call) -> Answer {
     body(&cast.schedule.send(AllPlaces).await?)
 }
 
-/// GET_ALL_MESSAGE_REQUEST_MODE: the table as its file has it, since nothing changes it while the broker runs.
+/// GET_ALL_MESSAGE_REQUEST_MODE.
 pub async fn request_modes(cast: &BrokerCast, _: &Call) -> Answer {
-    let dir = cast.store_dir.clone();
-    let read = move || TableFile::<RequestModeTable>::open(&dir).map(|(_, table)| table);
-    let table = actix_rt::task::spawn_blocking(read).await.map_err(|_| Refusal::gone("the reader"))?;
-    body(&table.map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))?)
+    body(&cast.assignments.send(AllModes).await?)
 }
 
 /// GET_BROKER_HA_STATUS: no slave follows this broker.

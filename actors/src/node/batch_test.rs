@@ -14,6 +14,7 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::testing::GoldenStore;
 
+use super::delivery_test::join;
 use crate::node::Node;
 use crate::testing::{Client, pull_header, request, small_broker, start_broker};
 
@@ -229,4 +230,34 @@ fn the_batch_queues_of_a_store_of_java_are_read_and_gone_on_with() {
     assert_eq!(per_queue.iter().sum::<i64>(), wanted);
     let sent = client.call(batch("GoldBatchCQ", "UNIQ_KEY\u{1}whole\u{2}", &[1, 2]));
     assert_eq!(field(&sent, "queueOffset"), Some(per_queue[0].to_string().as_str()));
+}
+
+/// 3.2 #18.
+#[test]
+fn what_no_batch_may_be_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let _member = join(&node, "g");
+    let mut client = Client::of(&node);
+    make_topic(&mut client);
+    let refused = client.call(batch("%RETRY%g", "UNIQ_KEY\u{1}whole\u{2}", &[1]));
+    let remark = refused.remark.clone().unwrap_or_default();
+    assert_eq!(refused.response_code(), ResponseCode::MESSAGE_ILLEGAL, "{remark}");
+    assert_eq!(remark.as_str(), "batch request does not support retry group");
+    let delayed = client.call(batch(TOPIC, "UNIQ_KEY\u{1}whole\u{2}DELAY\u{1}2\u{2}", &[1]));
+    assert_eq!(delayed.response_code(), ResponseCode::MESSAGE_ILLEGAL);
+    assert_eq!(end(&mut client, true), "0", "nothing is stored");
+}
+
+#[test]
+fn a_batch_in_one_record_counts_as_many_messages_as_it_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    make_topic(&mut client);
+    assert_eq!(send(&mut client, &[1, 2, 3]).code, 0);
+    assert_eq!(send(&mut client, &[4, 5]).code, 0);
+    let broker = node.broker().expect("the node has a broker");
+    let counted = broker.directory.topic(TOPIC).unwrap().counters.read();
+    assert_eq!((counted.puts.messages, counted.puts.calls, broker.stats.read().puts), (5, 2, 5));
 }

@@ -174,7 +174,7 @@ fn a_recalled_timer_never_comes_and_bad_handles_are_refused() {
         change(&mut handle);
         handle.to_string()
     };
-    // Of another topic that exists: success that cancels nothing; never sent: success.
+    // 3.4 #34, #35. Of another topic that exists: success that cancels nothing; never sent: success.
     send(&mut client, "Other", ("TIMER_DELAY_MS", -1), "x");
     assert_eq!(recall(&mut client, "Other", &other(|handle| handle.topic = "Other".into())).code, 0);
     assert_eq!(recall(&mut client, "Back", &other(|handle| handle.unique_id = "never".into())).code, 0);

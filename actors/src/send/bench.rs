@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
-    INNER_MULTI_QUEUE_OFFSET, POP_CK, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, UNIQ_KEY,
-    put_property,
+    INNER_MULTI_QUEUE_OFFSET, POP_CK, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSIENT_PREFIX,
+    UNIQ_KEY, put_property,
 };
 use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch, sys_flag};
 use troupemq_codec::request::{SendBatchMessage, SendView};
@@ -37,7 +37,7 @@ use crate::send::light;
 use crate::send::place::{Place, Places, is_given_up};
 use crate::send::reply;
 use crate::timer::recall;
-use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
+use crate::topic::names::{self, DEAD_LETTER_PREFIX, RETRY_PREFIX};
 use crate::topics::EnsureTopic;
 
 /// Sends of one batch.
@@ -238,9 +238,10 @@ impl Bench {
     fn answer(&mut self, cast: &BrokerCast, wire: &Rc<Wire>, outcome: &Outcome) {
         let stored = outcome.stored(self.batch.records.len());
         let bytes = self.batch.records[..stored].last().map_or(0, PendingRecord::end);
-        cast.stats.put(stored, bytes, cast.clock().nanos().saturating_sub(self.began));
+        let messages = messages_in(&self.batch.records[..stored]);
+        cast.stats.put(messages, bytes, cast.clock().nanos().saturating_sub(self.began));
         count_by_topic(cast, &self.batch.records[..stored]);
-        cast.stats.refused(self.batch.records.len() - stored);
+        cast.stats.refused(messages_in(&self.batch.records[stored..]));
         wire.write(|out| {
             for slot in self.slots.iter().filter(|slot| !slot.is_oneway) {
                 reply::done(cast, out.tail(), slot, &self.batch, outcome);
@@ -381,12 +382,7 @@ impl Bench {
     ) -> Result<Range<usize>, Refusal> {
         let Target { cast, config, wire, send, place, queue, is_dead } = *target;
         let marks = Marks::of(PropertiesView(piece.properties));
-        if marks.needs_cleaning() || light::is_numbered(marks.light, piece.properties) {
-            let mut properties = Properties::parse(Bytes::copy_from_slice(piece.properties));
-            let with_level: &[&str] = if marks.has_level() { &TIMES } else { &[] };
-            for name in [POP_CK, INNER_MULTI_QUEUE_OFFSET].iter().chain(with_level) {
-                properties.remove(name);
-            }
+        if let Some(properties) = cleaned(&marks, piece.properties) {
             return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
         }
         marks.check(cast, send.sys_flag)?;
@@ -460,6 +456,25 @@ impl Bench {
     }
 }
 
+/// The properties of a message without those that must not be stored; none if it has no such.
+fn cleaned(marks: &Marks<'_>, text: &[u8]) -> Option<Properties> {
+    let view = PropertiesView(text);
+    let transient: Vec<&str> = match view.may_be_transient() {
+        true => view.iter().map(|(name, _)| name).filter(|name| name.starts_with(TRANSIENT_PREFIX)).collect(),
+        false => Vec::new(),
+    };
+    if !marks.needs_cleaning() && transient.is_empty() && !light::is_numbered(marks.light, text) {
+        return None;
+    }
+    let mut properties = Properties::parse(Bytes::copy_from_slice(text));
+    let with_level: &[&str] = if marks.has_level() { &TIMES } else { &[] };
+    let with_queues: &[&str] = if marks.light.is_some() { &[INNER_MULTI_QUEUE_OFFSET] } else { &[] };
+    for name in [POP_CK].iter().chain(with_level).chain(with_queues).chain(&transient) {
+        properties.remove(name);
+    }
+    Some(properties)
+}
+
 /// The flags a record is stored with: what waits as half of a transaction is plain in its queue.
 fn stored_flags(flags: i32, detour: Option<&Detour>) -> i32 {
     let is_half = detour.is_some_and(|detour| detour.is_half);
@@ -480,9 +495,18 @@ fn count_by_topic(cast: &BrokerCast, mut records: &[PendingRecord]) {
         };
         let (alike, others) = records.split_at(records.iter().take_while(is_alike).count());
         let bytes = alike.iter().map(|record| record.end().saturating_sub(record.start as usize)).sum();
-        cast.count_put(first.queue.topic(), alike.len(), bytes);
+        let (topic, messages) = (first.queue.topic(), messages_in(alike));
+        cast.count_put(topic, messages, bytes);
+        if names::is_system(topic) {
+            cast.stats.system_put(messages);
+        }
         records = others;
     }
+}
+
+/// Messages in these records: an inner batch has as many as it takes offsets.
+fn messages_in(records: &[PendingRecord]) -> usize {
+    records.iter().map(|record| usize::from(record.advance.max(1))).sum()
 }
 
 /// Refuses while the broker does not take sends yet, or any more.

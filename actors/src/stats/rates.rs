@@ -3,6 +3,7 @@
 //!
 //! Invariants:
 //! - a rate over a span is what happened in that span, divided by its length; before the start nothing happened;
+//! - sums of the minute, the hour and the day are taken as those of topics are, from a sample every 10 s;
 //! - the counts of a day begin at midnight (UTC).
 
 use std::collections::VecDeque;
@@ -10,9 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
+use troupemq_codec::request::BrokerStats;
 
 use super::{Reading, Stats};
 use crate::config::NodeClock;
+use crate::topic::counters::Pair;
+use crate::topic::statistics::{Item, Of};
 
 /// Seconds over which rates are told, the longest last.
 pub const SPANS_S: [usize; 3] = [10, 60, 600];
@@ -25,6 +29,24 @@ const DAY_MS: i64 = 86_400_000;
 #[derive(Debug, Message)]
 #[rtype(result = "Rates")]
 pub struct TellRates;
+
+/// Sums of the whole broker. Sent by VIEW_BROKER_STATS_DATA.
+#[derive(Debug, Message)]
+#[rtype(result = "BrokerStats")]
+pub struct TellSums(pub Sums);
+
+/// Which sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sums {
+    /// Messages stored: BROKER_PUT_NUMS.
+    Puts,
+    /// The same without topics of the system's own: BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC.
+    UsersPuts,
+    /// Messages handed out: BROKER_GET_NUMS.
+    Gets,
+    /// The same without topics of the system's own: BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC.
+    UsersGets,
+}
 
 /// What the counters say.
 #[derive(Debug, Clone, Default)]
@@ -49,18 +71,21 @@ pub struct Sampler {
     stats: Arc<Stats>,
     clock: NodeClock,
     history: History,
+    sums: BrokerSums,
 }
 
 impl Sampler {
     /// A sampler that has taken no reading yet.
     pub fn new(stats: Arc<Stats>, clock: NodeClock) -> Sampler {
         let history = History::begun(clock.0.now_ms());
-        Sampler { stats, clock, history }
+        Sampler { stats, clock, history, sums: BrokerSums::default() }
     }
 
     fn round(&mut self) {
         let now_ms = self.clock.0.now_ms();
-        self.history.take(self.stats.read(), now_ms);
+        let reading = self.stats.read();
+        self.history.take(reading, now_ms);
+        self.sums.take(&reading, now_ms);
     }
 }
 
@@ -81,7 +106,50 @@ impl Handler<TellRates> for Sampler {
     }
 }
 
+impl Handler<TellSums> for Sampler {
+    type Result = MessageResult<TellSums>;
+
+    fn handle(&mut self, TellSums(which): TellSums, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.sums.of(which))
+    }
+}
+
 // ---- state
+
+/// Readings of a second from one sample to the next.
+const SAMPLE_EVERY: u64 = 10;
+
+/// Samples of what the whole broker stored and handed out.
+#[derive(Debug, Default)]
+struct BrokerSums {
+    items: [Item; 4],
+    readings: u64,
+}
+
+impl BrokerSums {
+    fn take(&mut self, reading: &Reading, now_ms: i64) {
+        if self.readings.is_multiple_of(SAMPLE_EVERY) {
+            let Reading { puts, system_puts, gets, system_gets, .. } = *reading;
+            let counts = [puts, puts - system_puts, gets, gets - system_gets];
+            for (item, messages) in self.items.iter_mut().zip(counts) {
+                // As in Java, nobody counts the calls of the whole broker.
+                let pair = Pair { messages, ..Pair::default() };
+                item.sample(pair, now_ms, self.readings / SAMPLE_EVERY);
+            }
+        }
+        self.readings += 1;
+    }
+
+    fn of(&self, which: Sums) -> BrokerStats {
+        let at = match which {
+            Sums::Puts => 0,
+            Sums::UsersPuts => 1,
+            Sums::Gets => 2,
+            Sums::UsersGets => 3,
+        };
+        self.items[at].stats(Of::Messages)
+    }
+}
 
 #[derive(Debug)]
 struct History {
@@ -159,6 +227,23 @@ mod tests {
         }
         let rates = history.rates(reading(100 * 100));
         assert_eq!(rates.of(|reading| reading.puts), "100.0 100.0 16.666666666666668");
+    }
+
+    #[test]
+    fn sums_of_the_broker_are_those_of_its_last_minute_hour_and_day() {
+        let mut sums = BrokerSums::default();
+        for second in 0..7300_u64 {
+            let reading = Reading { puts: 4 * second, system_puts: second, gets: 2 * second, ..reading(0) };
+            sums.take(&reading, 1000 * i64::try_from(second).unwrap());
+        }
+        let of = |which| {
+            let stats = sums.of(which);
+            (stats.stats_minute.sum, stats.stats_hour.sum, stats.stats_day.sum)
+        };
+        assert_eq!(of(Sums::Puts), (240, 14_400, 28_800));
+        assert_eq!(of(Sums::UsersPuts), (180, 10_800, 21_600));
+        assert_eq!((of(Sums::Gets), of(Sums::UsersGets)), ((120, 7200, 14_400), (120, 7200, 14_400)));
+        assert_eq!(sums.of(Sums::Gets).stats_minute.tps, 2.0);
     }
 
     #[test]

@@ -30,6 +30,8 @@ struct Counter {
     messages: AtomicU64,
     bytes: AtomicU64,
     calls: AtomicU64,
+    took_ms: AtomicU64,
+    sent_back: AtomicU64,
 }
 
 /// Messages and bytes, and in how many calls they came.
@@ -41,6 +43,10 @@ pub struct Pair {
     pub bytes: u64,
     /// Batches or pulls.
     pub calls: u64,
+    /// How long the pulls took together, ms.
+    pub took_ms: u64,
+    /// Messages that consumers sent back.
+    pub sent_back: u64,
 }
 
 /// All counters of a topic at one time.
@@ -53,11 +59,11 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Whether anything was ever stored, or handed to a group.
-    pub fn has(&self, group: Option<&Text>) -> bool {
+    /// What was stored, or handed to a group; none if that is nothing.
+    pub fn pair(&self, group: Option<&Text>) -> Option<&Pair> {
         match group {
-            Some(group) => self.gets.iter().any(|(other, _)| other == group),
-            None => self.puts != Pair::default(),
+            Some(group) => self.gets.iter().find(|(other, _)| other == group).map(|(_, pair)| pair),
+            None => Some(&self.puts).filter(|puts| **puts != Pair::default()),
         }
     }
 }
@@ -68,16 +74,28 @@ impl Counters {
         self.puts.add(messages, bytes);
     }
 
-    /// Counts messages that were handed to a group.
-    pub fn got(&self, group: &str, messages: usize, bytes: usize) {
+    /// Counts messages that a pull handed to a group, and how long it took.
+    pub fn got(&self, group: &str, (messages, bytes): (usize, usize), took_ms: u64) {
+        self.of_group(group, |counter| {
+            counter.add(messages, bytes);
+            counter.took_ms.fetch_add(took_ms, Ordering::Relaxed);
+        });
+    }
+
+    /// Counts a message that a consumer of a group sent back.
+    pub fn sent_back(&self, group: &str) {
+        self.of_group(group, |counter| _ = counter.sent_back.fetch_add(1, Ordering::Relaxed));
+    }
+
+    fn of_group(&self, group: &str, count: impl FnOnce(&Counter)) {
         // As in Java, readers of light queues count as one.
         let group = if light::is_light(group) { light::PREFIX } else { group };
         let groups = self.gets.get_or_init(|| DashMap::with_shard_amount(SHARDS));
         if let Some(counter) = groups.get(group) {
-            return counter.add(messages, bytes);
+            return count(&counter);
         }
         if groups.len() < GROUPS_MAX {
-            groups.entry(Text::from(group)).or_default().add(messages, bytes);
+            count(&groups.entry(Text::from(group)).or_default());
         }
     }
 
@@ -114,6 +132,8 @@ impl Counter {
             messages: self.messages.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             calls: self.calls.load(Ordering::Relaxed),
+            took_ms: self.took_ms.load(Ordering::Relaxed),
+            sent_back: self.sent_back.load(Ordering::Relaxed),
         }
     }
 }
@@ -127,14 +147,19 @@ mod tests {
         let counters = Counters::default();
         counters.put(3, 30);
         counters.put(1, 10);
-        counters.got("billing", 2, 20);
-        counters.got("billing", 1, 10);
-        counters.got("audit", 4, 40);
+        counters.got("billing", (2, 20), 5);
+        counters.got("billing", (1, 10), 6);
+        counters.got("audit", (4, 40), 0);
+        counters.sent_back("audit");
         let mut counted = counters.read();
         counted.gets.sort_by(|a, b| a.0.cmp(&b.0));
-        let pair = |messages, bytes, calls| Pair { messages, bytes, calls };
+        let pair = |messages, bytes, calls| Pair { messages, bytes, calls, ..Pair::default() };
         assert_eq!(counted.puts, pair(4, 40, 2));
-        let groups = [(Text::from("audit"), pair(4, 40, 1)), (Text::from("billing"), pair(3, 30, 2))];
+        let (audit, billing) = (pair(4, 40, 1), pair(3, 30, 2));
+        let groups = [
+            (Text::from("audit"), Pair { sent_back: 1, ..audit }),
+            (Text::from("billing"), Pair { took_ms: 11, ..billing }),
+        ];
         assert_eq!(counted.gets, groups);
     }
 

@@ -1,5 +1,5 @@
-//! Sums of one topic: TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, and by group GROUP_GET_NUMS, GROUP_GET_SIZE.
-//! Java: `BrokerStatsManager`, `StatsItemSet`.
+//! Sums of one topic: TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, and by group GROUP_GET_NUMS, GROUP_GET_SIZE,
+//! GROUP_GET_LATENCY, SNDBCK_PUT_NUMS. Java: `BrokerStatsManager`, `StatsItemSet`.
 //!
 //! Invariants:
 //! - sums are differences of two samples of the same item: every 10 s for the minute, 10 min for the hour, 1 h for
@@ -26,8 +26,9 @@ pub struct Statistics {
     ticks: u64,
 }
 
+/// Samples of one item, of a topic or of the whole broker.
 #[derive(Debug, Default)]
-struct Item {
+pub struct Item {
     now: Pair,
     minute: VecDeque<Sample>,
     hour: VecDeque<Sample>,
@@ -47,6 +48,10 @@ pub enum Of {
     Messages,
     /// Bytes.
     Bytes,
+    /// Milliseconds that pulls took.
+    Latency,
+    /// Messages sent back.
+    SentBack,
 }
 
 impl Statistics {
@@ -79,7 +84,8 @@ impl Statistics {
 }
 
 impl Item {
-    fn sample(&mut self, pair: Pair, at_ms: i64, tick: u64) {
+    /// Takes a sample; one is due every 10 s, and `tick` counts them.
+    pub fn sample(&mut self, pair: Pair, at_ms: i64, tick: u64) {
         self.now = pair;
         let sample = Sample { at_ms, pair };
         keep(&mut self.minute, sample, SIX);
@@ -91,7 +97,8 @@ impl Item {
         }
     }
 
-    fn stats(&self, of: Of) -> BrokerStats {
+    /// The sums.
+    pub fn stats(&self, of: Of) -> BrokerStats {
         BrokerStats {
             stats_day: over(&self.day, of),
             stats_hour: over(&self.hour, of),
@@ -108,11 +115,19 @@ impl Item {
 }
 
 impl Pair {
-    fn value(&self, of: Of) -> u64 {
+    /// What is wanted of it.
+    pub fn value(&self, of: Of) -> u64 {
         match of {
             Of::Messages => self.messages,
             Of::Bytes => self.bytes,
+            Of::Latency => self.took_ms,
+            Of::SentBack => self.sent_back,
         }
+    }
+
+    /// In how many calls it came: a message that is sent back is one.
+    fn calls(&self, of: Of) -> u64 {
+        if of == Of::SentBack { self.sent_back } else { self.calls }
     }
 }
 
@@ -130,7 +145,7 @@ fn over(samples: &VecDeque<Sample>, of: Of) -> BrokerStatsItem {
         return BrokerStatsItem::default();
     };
     let sum = last.pair.value(of) - first.pair.value(of);
-    let (calls, ms) = (last.pair.calls - first.pair.calls, last.at_ms - first.at_ms);
+    let (calls, ms) = (last.pair.calls(of) - first.pair.calls(of), last.at_ms - first.at_ms);
     BrokerStatsItem {
         avgpt: if calls == 0 { 0.0 } else { sum as f64 / calls as f64 },
         sum: i64::try_from(sum).unwrap_or(i64::MAX),
@@ -160,12 +175,16 @@ mod tests {
     #[test]
     fn groups_are_counted_each_for_itself() {
         let (counters, mut statistics) = (Counters::default(), Statistics::default());
-        counters.got("billing", 3, 30);
+        counters.got("billing", (3, 30), 4);
         statistics.sample(0, counters.read());
-        counters.got("billing", 5, 50);
+        counters.got("billing", (5, 50), 7);
+        counters.sent_back("billing");
         statistics.sample(10_000, counters.read());
         let stats = statistics.of_group("billing", Of::Messages);
         assert_eq!((stats.stats_minute.sum, stats.stats_minute.tps), (5, 0.5));
+        let minute = |of| statistics.of_group("billing", of).stats_minute;
+        assert_eq!(minute(Of::Latency), BrokerStatsItem { avgpt: 7.0, sum: 7, tps: 0.7 });
+        assert_eq!(minute(Of::SentBack), BrokerStatsItem { avgpt: 1.0, sum: 1, tps: 0.1 });
         assert_eq!(statistics.of_group("others", Of::Messages), BrokerStats::default());
     }
 
@@ -175,7 +194,7 @@ mod tests {
         assert!(statistics.is_at_rest(&counters.read()));
         statistics.sample(0, counters.read());
         counters.put(1, 10);
-        counters.got("billing", 1, 10);
+        counters.got("billing", (1, 10), 1);
         assert!(!statistics.is_at_rest(&counters.read()));
         let mut tick = 1;
         while !statistics.is_at_rest(&counters.read()) {
@@ -185,7 +204,7 @@ mod tests {
         let hours = tick / 360;
         assert!((24..=25).contains(&hours), "{hours} h");
         assert_eq!(statistics.of_topic(Of::Messages).stats_day.sum, 0);
-        counters.got("audit", 1, 10);
+        counters.got("audit", (1, 10), 1);
         assert!(!statistics.is_at_rest(&counters.read()), "another group has come");
     }
 }

@@ -19,6 +19,7 @@ use crate::held::hold;
 use crate::net::Refusal;
 use crate::pull::Wakened;
 use crate::topic::state::Wish;
+use crate::topic::statistics::Of;
 use crate::topic::{ParkFirst, TellSums, names};
 
 impl Handler<EnsureTopic> for Topics {
@@ -164,7 +165,10 @@ impl Handler<TellSums> for Topics {
         }
         // Of a topic at rest all sums are zero.
         let counted = self.parts.directory.topic(&wanted.topic).map(|view| view.counters.read());
-        let ever = counted.is_some_and(|counted| counted.has(wanted.group.as_ref()));
+        let ever = counted.is_some_and(|counted| {
+            let pair = counted.pair(wanted.group.as_ref());
+            pair.is_some_and(|pair| wanted.of != Of::SentBack || pair.value(wanted.of) > 0)
+        });
         Box::pin(std::future::ready(ever.then(BrokerStats::default)))
     }
 }

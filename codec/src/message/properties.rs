@@ -39,6 +39,11 @@ impl<'a> PropertiesView<'a> {
         self.get_bytes(name).is_some()
     }
 
+    /// True if there is a name that begins with [`TRANSIENT_PREFIX`], or a value that holds it: a search, no reading.
+    pub fn may_be_transient(self) -> bool {
+        memchr::memmem::find(self.0, TRANSIENT_PREFIX.as_bytes()).is_some()
+    }
+
     /// The value as a decimal number, if it is one.
     pub fn get_i64(self, name: &str) -> Option<i64> {
         self.get(name)?.parse().ok()

@@ -41,7 +41,7 @@ final class LightScenarios {
     /** A pull consumer that knows the broker's address by the route of a topic. */
     private static DefaultMQPullConsumer reader(Bed bed, String group, String topic) throws Exception {
         DefaultMQPullConsumer consumer = bed.pull(group);
-        consumer.fetchSubscribeMessageQueues(topic);
+        consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory().updateTopicRouteInfoFromNameServer(topic);
         return consumer;
     }
 
