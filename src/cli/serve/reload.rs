@@ -79,8 +79,10 @@ mod tests {
         read.broker.max_message_size = 5_000;
         read.broker.broker_name = "other".to_owned();
         read.store.delete_when = "05".to_owned();
+        read.store.index_slots_max = 7;
         let changes = changes(&before, &read);
-        assert_eq!(changes.now, BTreeMap::from([("maxMessageSize".to_owned(), "5000".to_owned())]));
-        assert_eq!(changes.after_restart, ["brokerName", "deleteWhen"]);
+        let now = [("maxMessageSize", "5000"), ("deleteWhen", "05")];
+        assert_eq!(changes.now, BTreeMap::from(now.map(|(key, value)| (key.to_owned(), value.to_owned()))));
+        assert_eq!(changes.after_restart, ["brokerName", "maxHashSlotNum"]);
     }
 }
