@@ -28,7 +28,9 @@ pub(super) fn parse<'a>(header: &'a [u8], parsed: &mut Parsed<'a>) -> Result<(),
     parsed.code = i32::from(cursor.i16("code")?);
     parsed.language = Language::from_number(cursor.u8("language")?);
     parsed.version = i32::from(cursor.i16("version")?);
+    let opaque_at = cursor.at();
     parsed.opaque = cursor.i32("opaque")?;
+    parsed.opaque_at = Span::new(opaque_at, cursor.at());
     parsed.flag = cursor.i32("flag")?;
     if parsed.flag & FLAG_RESPONSE == 0 {
         parsed.code = whole_code(parsed.code);

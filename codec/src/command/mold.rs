@@ -1,5 +1,5 @@
-//! Reads a JSON header that is like one before it by comparing the two: clients write the same header again and again,
-//! with other numbers in it.
+//! Reads a header that is like one before it by comparing the two: clients write the same header again and again, with
+//! other numbers in it.
 //!
 //! Invariants:
 //! - two headers are alike if they are equally long and differ in nothing but digits of numbers, and letters and digits
@@ -7,14 +7,17 @@
 //! - a mold changes how long it takes to read a header, never what is read: what is not alike is parsed;
 //! - the molds of one reader are few, and of short headers.
 
+use std::ops::Range;
+
 use crate::command::escape::escape_len;
 use crate::command::json::{self, int_from};
 use crate::command::span::{FieldSpans, Span};
 use crate::command::view::Parsed;
+use crate::command::{HeaderForm, binary};
 use crate::error::CodecError;
 use crate::language::Language;
 
-/// Molds of one reader; a header's length chooses among them.
+/// Molds of one reader; a header's length and form choose among them.
 const MOLDS: usize = 64;
 /// Headers longer than this are always parsed.
 const HEADER_MAX_BYTES: usize = 1024;
@@ -28,6 +31,7 @@ pub struct Molds(Vec<Option<Box<Mold>>>);
 /// What one header looked like.
 #[derive(Debug)]
 struct Mold {
+    form: HeaderForm,
     header: Vec<u8>,
     /// What may stand at each byte.
     free: Vec<Free>,
@@ -38,6 +42,8 @@ struct Mold {
     flag: i32,
     remark: Option<Span>,
     fields: FieldSpans,
+    /// The part that is text.
+    text: Range<usize>,
     misses: u8,
 }
 
@@ -50,38 +56,50 @@ enum Free {
     Digit,
     /// Any letter or digit of ASCII, where there is one.
     Word,
+    /// Any byte.
+    Byte,
 }
 
 impl Molds {
     /// Reads a whole header.
-    pub(super) fn read<'a>(&mut self, header: &'a [u8], parsed: &mut Parsed<'a>) -> Result<(), CodecError> {
+    pub(super) fn read<'a>(
+        &mut self,
+        (form, header): (HeaderForm, &'a [u8]),
+        parsed: &mut Parsed<'a>,
+    ) -> Result<(), CodecError> {
         if self.0.is_empty() {
             self.0.resize_with(MOLDS, || None);
         }
-        let slot = self.0.get_mut(header.len() % MOLDS).filter(|_| header.len() <= HEADER_MAX_BYTES);
-        let Some(slot) = slot else { return json::parse(header, parsed) };
+        let slot = self.0.get_mut(place_of(form, header)).filter(|_| header.len() <= HEADER_MAX_BYTES);
+        let Some(slot) = slot else { return parse(form, header, parsed) };
         if let Some(mold) = slot {
-            if mold.is_like(header) && mold.pour(header, parsed) {
+            if mold.form == form && mold.is_like(header) && mold.pour(header, parsed) {
                 return Ok(());
             }
             mold.misses = mold.misses.saturating_add(1);
         }
-        json::parse(header, parsed)?;
+        parse(form, header, parsed)?;
         if slot.as_ref().is_none_or(|mold| mold.misses >= MISSES_MAX) {
-            *slot = Some(Box::new(Mold::of(header, parsed)));
+            *slot = Some(Box::new(Mold::of(form, header, parsed)));
         }
         Ok(())
     }
 }
 
 impl Mold {
-    fn of(header: &[u8], parsed: &Parsed<'_>) -> Mold {
+    fn of(form: HeaderForm, header: &[u8], parsed: &Parsed<'_>) -> Mold {
         let mut free = vec![Free::Nothing; header.len()];
         for field in parsed.fields.iter() {
-            loosen(header, &mut free, field.value);
+            loosen((form, header), &mut free, field.value);
         }
-        loosen(header, &mut free, parsed.opaque_at);
+        match form {
+            HeaderForm::Json => loosen((form, header), &mut free, parsed.opaque_at),
+            HeaderForm::Binary => {
+                free.get_mut(parsed.opaque_at.range()).unwrap_or_default().fill(Free::Byte);
+            }
+        }
         Mold {
+            form,
             header: header.to_vec(),
             free,
             opaque: parsed.opaque_at,
@@ -91,6 +109,7 @@ impl Mold {
             flag: parsed.flag,
             remark: parsed.remark,
             fields: parsed.fields.clone(),
+            text: parsed.text_at..parsed.text_at.saturating_add(parsed.text.len()),
             misses: 0,
         }
     }
@@ -110,8 +129,12 @@ impl Mold {
 
     /// What a header says that is like the mold; false if its numbers are too large.
     fn pour<'a>(&mut self, header: &'a [u8], parsed: &mut Parsed<'a>) -> bool {
-        let opaque = header.get(self.opaque.range()).and_then(int_from);
-        let (Some(opaque), Ok(text)) = (opaque, std::str::from_utf8(header)) else { return false };
+        let opaque = header.get(self.opaque.range()).and_then(|bytes| match self.form {
+            HeaderForm::Json => int_from(bytes),
+            HeaderForm::Binary => bytes.try_into().ok().map(i32::from_be_bytes),
+        });
+        let text = header.get(self.text.clone()).and_then(|text| std::str::from_utf8(text).ok());
+        let (Some(opaque), Some(text)) = (opaque, text) else { return false };
         self.misses = 0;
         *parsed = Parsed {
             code: self.code,
@@ -123,7 +146,7 @@ impl Mold {
             remark: self.remark,
             fields: self.fields.clone(),
             text,
-            text_at: 0,
+            text_at: self.text.start,
         };
         true
     }
@@ -136,25 +159,39 @@ fn are_alike(new: &[u8], old: &[u8], free: &[Free]) -> bool {
                 Free::Nothing => false,
                 Free::Digit => new.is_ascii_digit(),
                 Free::Word => new.is_ascii_alphanumeric(),
+                Free::Byte => true,
             }
     })
 }
 
-/// Notes what may change in a value: digits where it stands without quotes; letters and digits where it has some,
-/// but not those of an escape.
-fn loosen(header: &[u8], free: &mut [Free], value: Span) {
+fn place_of(form: HeaderForm, header: &[u8]) -> usize {
+    header.len().wrapping_mul(2).wrapping_add(usize::from(form.number())) % MOLDS
+}
+
+fn parse<'a>(form: HeaderForm, header: &'a [u8], parsed: &mut Parsed<'a>) -> Result<(), CodecError> {
+    match form {
+        HeaderForm::Json => json::parse(header, parsed),
+        HeaderForm::Binary => binary::parse(header, parsed),
+    }
+}
+
+/// Notes what may change in a value: letters and digits where it has some, but not those of an escape; digits alone
+/// where it stands without the quotes of JSON.
+fn loosen((form, header): (HeaderForm, &[u8]), free: &mut [Free], value: Span) {
     let range = value.range();
-    let is_quoted = range.start.checked_sub(1).and_then(|before| header.get(before)) == Some(&b'"');
+    let is_json = form == HeaderForm::Json;
+    let before = range.start.checked_sub(1).and_then(|before| header.get(before));
+    let is_text = !is_json || before == Some(&b'"');
     let mut at = range.start;
     while let Some((byte, place)) = header.get(at).zip(free.get_mut(at)).filter(|_| at < range.end) {
         match byte {
-            b'\\' => {
+            b'\\' if is_json => {
                 let escape = escape_len(header.get(at..).unwrap_or_default()).unwrap_or(range.len());
                 at = at.saturating_add(escape);
                 continue;
             }
-            b'0'..=b'9' if !is_quoted => *place = Free::Digit,
-            byte if is_quoted && byte.is_ascii_alphanumeric() => *place = Free::Word,
+            b'0'..=b'9' if !is_text => *place = Free::Digit,
+            byte if is_text && byte.is_ascii_alphanumeric() => *place = Free::Word,
             _ => {}
         }
         at = at.saturating_add(1);
@@ -164,6 +201,8 @@ fn loosen(header: &[u8], free: &mut [Free], value: Span) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Head;
+    use crate::response::ResponseCode;
 
     const HEADER: &str = concat!(
         r#"{"code":310,"extFields":{"a":"group","d":4,"g":"1795967622258","i":"KEY\u0001a1\n\u0002b","x":true},"#,
@@ -173,14 +212,14 @@ mod tests {
     /// Reads by molds that know `HEADER`, and without; the ways must agree. Tells whether the mold was used.
     fn read(header: &str) -> bool {
         let (mut molds, mut known) = (Molds::default(), Parsed::default());
-        molds.read(HEADER.as_bytes(), &mut known).unwrap();
+        molds.read((HeaderForm::Json, HEADER.as_bytes()), &mut known).unwrap();
         let (mut by_mold, mut plainly) = (Parsed::default(), Parsed::default());
-        let first = molds.read(header.as_bytes(), &mut by_mold);
+        let first = molds.read((HeaderForm::Json, header.as_bytes()), &mut by_mold);
         assert_eq!(first, json::parse(header.as_bytes(), &mut plainly), "{header}");
         if first.is_ok() {
             assert_eq!(by_mold, plainly, "{header}");
         }
-        let mold = molds.0.get(header.len() % MOLDS).and_then(Option::as_ref);
+        let mold = molds.0.get(place_of(HeaderForm::Json, header.as_bytes())).and_then(Option::as_ref);
         first.is_ok() && mold.is_some_and(|mold| mold.misses == 0 && mold.header == HEADER.as_bytes())
     }
 
@@ -230,22 +269,54 @@ mod tests {
     }
 
     #[test]
+    fn a_binary_header_is_read_by_a_mold_as_it_is_without() {
+        let mut frame = bytes::BytesMut::new();
+        let head = Head::answer(ResponseCode::SUCCESS, 7, HeaderForm::Binary).with_remark("remark");
+        let mut writer = Head { flag: 0, code: 310, ..head }.begin(&mut frame);
+        writer.field("a", "group \\ 1").number("g", 1_795_967_622_258_i64).field("i", "\u{e4}\u{1}");
+        writer.finish(0);
+        let header = frame.get(8..).unwrap();
+        let mut used = 0;
+        for place in 0..header.len() {
+            for byte in 0..=0xff_u8 {
+                let (mut molds, mut known) = (Molds::default(), Parsed::default());
+                molds.read((HeaderForm::Binary, header), &mut known).unwrap();
+                let mut other = header.to_vec();
+                *other.get_mut(place).unwrap() = byte;
+                let (mut by_mold, mut plainly) = (Parsed::default(), Parsed::default());
+                let first = molds.read((HeaderForm::Binary, &other), &mut by_mold);
+                assert_eq!(first, binary::parse(&other, &mut plainly), "{byte} at {place}");
+                if first.is_ok() {
+                    assert_eq!(by_mold, plainly, "{byte} at {place}");
+                }
+                let mold = molds.0.get(place_of(HeaderForm::Binary, header)).and_then(Option::as_ref);
+                used += usize::from(mold.unwrap().misses == 0 && byte != *header.get(place).unwrap());
+            }
+        }
+        // Four bytes of the opaque, and the letters and digits of two values.
+        assert_eq!(used, 4 * 255 + (6 + 13) * 61);
+    }
+
+    #[test]
     fn a_number_that_is_too_large_is_an_error_with_a_mold_too() {
         let large = |digits| HEADER.replace("\"opaque\":100", &format!("\"opaque\":{digits}"));
         let mut molds = Molds::default();
-        molds.read(large("1000000000").as_bytes(), &mut Parsed::default()).unwrap();
-        assert!(molds.read(large("9000000000").as_bytes(), &mut Parsed::default()).is_err());
+        molds.read((HeaderForm::Json, large("1000000000").as_bytes()), &mut Parsed::default()).unwrap();
+        assert!(
+            molds.read((HeaderForm::Json, large("9000000000").as_bytes()), &mut Parsed::default()).is_err()
+        );
     }
 
     #[test]
     fn a_mold_that_fits_no_more_is_replaced() {
         let mut molds = Molds::default();
-        molds.read(HEADER.as_bytes(), &mut Parsed::default()).unwrap();
+        molds.read((HeaderForm::Json, HEADER.as_bytes()), &mut Parsed::default()).unwrap();
         let other = HEADER.replace("JAVA", "RUST");
         for _ in 0..MISSES_MAX {
-            molds.read(other.as_bytes(), &mut Parsed::default()).unwrap();
+            molds.read((HeaderForm::Json, other.as_bytes()), &mut Parsed::default()).unwrap();
         }
-        let mold = molds.0.get(other.len() % MOLDS).and_then(Option::as_ref).unwrap();
+        let mold =
+            molds.0.get(place_of(HeaderForm::Json, other.as_bytes())).and_then(Option::as_ref).unwrap();
         assert_eq!(mold.header, other.as_bytes());
     }
 }

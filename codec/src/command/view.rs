@@ -25,7 +25,7 @@ pub(super) struct Parsed<'a> {
     pub(super) language: Language,
     pub(super) version: i32,
     pub(super) opaque: i32,
-    /// Where in a JSON header the opaque stands.
+    /// Where the opaque stands.
     pub(super) opaque_at: Span,
     pub(super) flag: i32,
     pub(super) remark: Option<Span>,
@@ -60,7 +60,10 @@ pub struct CommandView<'a> {
 impl<'a> CommandView<'a> {
     /// Parses a frame as [`take_frame`](crate::frame::take_frame) gives it.
     pub fn parse(frame: &'a [u8]) -> Result<CommandView<'a>, CodecError> {
-        CommandView::parse_by(frame, json::parse)
+        CommandView::parse_by(frame, |(form, header), parsed| match form {
+            HeaderForm::Json => json::parse(header, parsed),
+            HeaderForm::Binary => binary::parse(header, parsed),
+        })
     }
 
     /// The same, faster where the header is like one that was read by these molds before.
@@ -70,7 +73,7 @@ impl<'a> CommandView<'a> {
 
     fn parse_by(
         frame: &'a [u8],
-        parse_json: impl FnOnce(&'a [u8], &mut Parsed<'a>) -> Result<(), CodecError>,
+        parse: impl FnOnce((HeaderForm, &'a [u8]), &mut Parsed<'a>) -> Result<(), CodecError>,
     ) -> Result<CommandView<'a>, CodecError> {
         let (form, header_at) = header_of(frame)?;
         let header = frame.get(header_at.clone()).unwrap_or_default();
@@ -86,10 +89,7 @@ impl<'a> CommandView<'a> {
             parsed: Parsed::default(),
         };
         // In place, because the fields are too many to be moved for nothing.
-        match form {
-            HeaderForm::Json => parse_json(header, &mut view.parsed)?,
-            HeaderForm::Binary => binary::parse(header, &mut view.parsed)?,
-        }
+        parse((form, header), &mut view.parsed)?;
         view.code = view.parsed.code;
         view.language = view.parsed.language;
         view.version = view.parsed.version;
