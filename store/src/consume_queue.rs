@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use troupemq_codec::Text;
+use troupemq_codec::message::RecordView;
 
 use self::extension::{QueueExtension, is_address};
 use self::files::{QueueFile, QueueFiles};
@@ -46,6 +47,7 @@ use crate::config::StoreConfig;
 use crate::dispatch::SCHEDULE_TOPIC;
 use crate::error::StoreError;
 use crate::index::topic_seed;
+use crate::light;
 
 pub use self::append::Put;
 pub use self::by_time::{Boundary, stored_ms};
@@ -128,6 +130,8 @@ pub struct ConsumeQueue {
     min_log: AtomicU64,
     /// Byte position up to which the files were forced to the disk.
     flushed: AtomicU64,
+    /// Offset from which on this process has written the units itself.
+    own_from: AtomicI64,
     removed: AtomicBool,
     /// Hash of the front of all index keys of the topic.
     key_seed: i32,
@@ -153,6 +157,7 @@ impl ConsumeQueue {
             log_end: AtomicU64::new(0),
             min_log: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
+            own_from: AtomicI64::new(0),
             removed: AtomicBool::new(false),
             extension: OnceLock::new(),
         }
@@ -223,6 +228,30 @@ impl ConsumeQueue {
     /// The unit that holds the message with this offset.
     pub fn unit(&self, queue_offset: i64) -> Option<Unit> {
         self.units(queue_offset, 1).next()
+    }
+
+    /// Whether a unit comes from a file that was there at the start: it may be damaged, however old it is, and is
+    /// compared with its record before that leaves.
+    pub fn is_doubtful(&self, unit: &Unit) -> bool {
+        unit.queue_offset < self.own_from.load(Ordering::Acquire)
+    }
+
+    /// Whether `bytes`, which stand in the log where the unit says, are its record.
+    pub fn is_record_of(&self, unit: &Unit, bytes: &[u8]) -> bool {
+        let Ok(record) = RecordView::parse(bytes) else { return false };
+        u64::try_from(record.log_offset()) == Ok(unit.log_offset) && self.is_of(unit, &record)
+    }
+
+    /// Whether a record that stands where the unit says is the one it speaks of: of this queue, or one that names it.
+    pub(crate) fn is_of(&self, unit: &Unit, record: &RecordView<'_>) -> bool {
+        let is_of_topic = record.queue_offset() == unit.queue_offset
+            && record.queue_id() == self.queue_id
+            && record.topic() == self.topic.as_str();
+        let is_named = || {
+            let here = (self.topic.as_str(), unit.queue_offset);
+            light::is_light(here.0) && light::places(record).any(|place| place == here)
+        };
+        record.total_size() as u64 == u64::from(unit.size) && (is_of_topic || is_named())
     }
 
     /// The units from the message `from` on, at most `max`; nothing if `from` cannot be read.

@@ -7,7 +7,7 @@
 //! - half and rolled-back messages get no unit.
 
 pub mod delay_levels;
-mod glance;
+pub(crate) mod glance;
 mod lag;
 mod rebuild;
 

@@ -10,11 +10,13 @@
 //! |---|---|
 //! | `key.rs` | the hash of a key |
 //! | `header.rs`, `file.rs` | one file: its bytes, chains, cutting |
+//! | `sound.rs` | whether a start can believe the files |
 //! | `writer.rs` | adding entries, rolling files, what a start keeps |
 
 mod file;
 mod header;
 mod key;
+pub(crate) mod sound;
 mod writer;
 
 use std::path::Path;
@@ -22,16 +24,16 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use self::file::IndexFile;
+pub(crate) use self::file::{Geometry, IndexFile};
 use crate::error::StoreError;
 use crate::paths::remove;
 
-pub(crate) use self::key::topic_seed;
-pub(crate) use self::writer::Keys;
+pub(crate) use self::key::{key_hash, topic_seed};
 pub use self::writer::{Durable, IndexWriter};
+pub(crate) use self::writer::{Keys, USUAL, list};
 
 /// Folder below the root of the store.
-const FOLDER: &str = "index";
+pub(crate) const FOLDER: &str = "index";
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +65,7 @@ impl IndexReader {
     /// Log offsets of messages with the key, oldest first; `is_right` tells whether the record at an offset
     /// really has it, so that foreign keys with the same hash do not use up the places.
     pub fn query_where(&self, query: &KeyQuery<'_>, is_right: impl Fn(u64) -> bool) -> Vec<u64> {
-        let hash = key::key_hash(topic_seed(query.topic), query.key);
+        let hash = key_hash(topic_seed(query.topic), query.key);
         let mut found: Vec<u64> = Vec::new();
         let mut take = |log_offset: u64| {
             if found.len() < query.max && found.last() != Some(&log_offset) && is_right(log_offset) {

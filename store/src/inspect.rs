@@ -6,6 +6,7 @@
 //! - each finding names its file and the place in it, in words an operator can act on;
 //! - a store that is open elsewhere is refused.
 
+mod index;
 #[cfg(test)]
 mod inspect_test;
 mod queues;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use troupemq_codec::message::{RecordView, sys_flag};
 
+use self::index::StoredIndex;
 use self::queues::StoredQueues;
 use crate::abort_mark::AbortMark;
 use crate::checkpoint::Checkpoint;
@@ -22,6 +24,7 @@ use crate::clock::Clock;
 use crate::commit_log::scan::{Look, Step, step};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
+use crate::index::{Geometry, USUAL};
 use crate::light;
 use crate::open::{Closing, Opened, RecoveryReport, close, open};
 use crate::paths::{Paths, remove};
@@ -68,6 +71,8 @@ pub struct Summary {
 pub struct StoreView {
     paths: Paths,
     segments: Vec<SegmentWriter>,
+    /// What index files may have been made with.
+    geometries: Vec<Geometry>,
     _lock: ProcessLock,
 }
 
@@ -85,7 +90,15 @@ impl StoreView {
             |file: &crate::segments::SegmentFile| SegmentWriter::open(&file.path, file.start, file.len);
         // A last file of no length is what a crash leaves; it holds nothing to look at.
         let segments = files.iter().filter(|file| file.len > 0).map(open).collect::<Result<_, _>>()?;
-        Ok(StoreView { paths, segments, _lock: lock })
+        Ok(StoreView { paths, segments, geometries: vec![USUAL], _lock: lock })
+    }
+
+    /// The same view, which knows the settings of its broker: they tell how a file of the index is to be read that is
+    /// not full yet.
+    pub fn with_settings(mut self, config: &StoreConfig) -> StoreView {
+        let (slots, entries) = (config.index_slots_max, config.index_entries_max);
+        self.geometries.insert(0, Geometry { slots, entries });
+        self
     }
 
     /// Hands every record from `from` on to `visit`, with the CRC checked, until `visit` answers false.
@@ -137,6 +150,8 @@ impl StoreView {
             tell(finding(&self.paths.abort(), 0, "the last broker has not closed this store", true));
         }
         let mut queues = StoredQueues::below(&self.paths);
+        queues.heal_from(self.replayed_from(summary.was_closed)?);
+        let mut index = StoredIndex::below(&self.paths.index(), &self.geometries)?;
         let mut failure = None;
         let (log_end, why) = self.records(0, |record| {
             if summary.records == 0 {
@@ -144,11 +159,11 @@ impl StoreView {
             }
             summary.records += 1;
             summary.last_store_ms = record.store_timestamp_ms();
-            if sys_flag::is_visible(record.sys_flag())
-                && let Err(error) = queues.compare(record, tell)
-            {
-                failure = Some(error);
+            let mut compared = index.compare(record, tell);
+            if compared.is_ok() && sys_flag::is_visible(record.sys_flag()) {
+                compared = queues.compare(record, tell);
             }
+            failure = compared.err();
             failure.is_none()
         });
         if let Some(error) = failure {
@@ -158,8 +173,15 @@ impl StoreView {
         summary.log_end = log_end;
         self.check_end(log_end, why, tell);
         self.check_checkpoint(log_end, tell)?;
+        index.finish(log_end, tell)?;
         summary.queues = queues.finish(summary.log_min, log_end, tell)?;
         Ok(summary)
+    }
+
+    /// From where on the next start offers the log to queues and index, whatever they look like.
+    fn replayed_from(&self, was_closed: bool) -> Result<u64, StoreError> {
+        let reached = self.checkpoint()?.reached;
+        Ok(if was_closed { u64::MAX } else { reached.map_or(0, |reached| reached.dispatched_to) })
     }
 
     /// Whether anything but zeros stands behind the end.
@@ -234,7 +256,10 @@ fn finding(file: &Path, at: u64, what: &str, heals: bool) -> Finding {
 
 impl std::fmt::Display for Finding {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let outlook = if self.heals { "the next start repairs it" } else { "it stays until you act" };
+        let outlook = match self.heals {
+            true => "the next start repairs it",
+            false => "it stays until you act",
+        };
         write!(out, "{} at byte {}: {}; {outlook}", self.file.display(), self.at, self.what)
     }
 }

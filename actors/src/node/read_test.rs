@@ -3,10 +3,15 @@
 //! Invariants:
 //! - every test has its own node, folder and ports.
 
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::message::Message;
 use troupemq_codec::request::*;
 use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::inspect::{StoreView, rebuild};
+use troupemq_store::{StoreConfig, SystemClock};
 
 use crate::testing::{Client, pull_header, request, send_request, start_broker};
 
@@ -176,4 +181,45 @@ fn a_reset_within_the_queue_counts_until_a_pull_has_taken_it() {
     assert_eq!(moved.response_code(), ResponseCode::PULL_OFFSET_MOVED);
     assert_eq!(moved.fields.get("nextBeginOffset"), Some("1"), "the last reset wins");
     assert_eq!(client.call(request::<PullMessage>(&header)).response_code(), ResponseCode::PULL_NOT_FOUND);
+}
+
+/// Copies units of another queue over old ones, as a misdirected write or a hand does.
+#[test]
+fn a_damaged_old_unit_never_gives_a_consumer_another_message() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    fill(&mut client, 20, b"right", "");
+    for _ in 0..20 {
+        assert_eq!(client.produce("Other", 0, b"wrong", "").code, 0);
+    }
+    node.stop_and_wait().unwrap();
+    let queue = |topic: &str| dir.path().join("consumequeue").join(topic).join("0/00000000000000000000");
+    let other = std::fs::read(queue("Other")).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(queue("T")).unwrap();
+    file.write_all_at(&other[5 * 20..7 * 20], 5 * 20).unwrap();
+    file.write_all_at(&[0xff; 20], 9 * 20).unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    fill(&mut client, 1, b"right", "");
+    let (mut offsets, mut next) = (Vec::new(), 0);
+    while next < 21 {
+        let answer = client.call(request::<PullMessage>(&pull_header("T", 0, next, "*")));
+        let reply: PullMessageReplyHeader = answer.header().unwrap();
+        assert!(reply.next_offset > next, "a consumer gets on");
+        next = reply.next_offset;
+        for message in Message::decode_all(answer.body.clone()).unwrap() {
+            assert_eq!((&message.body[..], message.topic.as_str()), (&b"right"[..], "T"));
+            offsets.push(message.queue_offset);
+        }
+    }
+    assert_eq!(offsets, (0..21).filter(|offset| ![5, 6, 9].contains(offset)).collect::<Vec<_>>());
+    node.stop_and_wait().unwrap();
+    let mut findings = Vec::new();
+    let config = StoreConfig::in_dir(dir.path());
+    StoreView::open(dir.path()).unwrap().check(&mut |one| findings.push(one.to_string())).unwrap();
+    assert!(findings.iter().any(|one| one.contains("consumequeue/T/0 at byte 100")), "{findings:?}");
+    rebuild(config, Arc::new(SystemClock::new())).unwrap();
+    let node = start_broker(dir.path());
+    assert_eq!(pull(&mut Client::of(&node), 0, 32).len(), 21);
 }

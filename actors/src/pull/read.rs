@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - the first message that matches is always taken, however large it is;
+//! - what leaves is the record that the unit speaks of: units that this process has not written itself are compared;
 //! - records that stand side by side in the log leave as one slice;
 //! - `next_offset` is behind everything that was looked at and not left for the next pull.
 
@@ -222,6 +223,8 @@ struct Gathering<'a> {
     log_min: u64,
     /// Range of the log that has been taken and not yet been cut.
     open: Option<(u64, u64)>,
+    /// Units of that range that are compared with their records first.
+    doubtful: Vec<Unit>,
     /// Bytes of properties and expressions gone through.
     looked_bytes: usize,
     /// The segment of the last slice: the next one is most likely of the same.
@@ -232,7 +235,16 @@ struct Gathering<'a> {
 impl<'a> Gathering<'a> {
     fn new(source: &'a Source<'a>, reading: Reading) -> Gathering<'a> {
         let (log_end, log_min) = (source.log.wrote_to(), source.log.min_offset());
-        Gathering { source, log_end, log_min, open: None, looked_bytes: 0, lease: None, reading }
+        Gathering {
+            source,
+            log_end,
+            log_min,
+            open: None,
+            doubtful: Vec::new(),
+            looked_bytes: 0,
+            lease: None,
+            reading,
+        }
     }
 
     /// Looks at one unit; false when the read is over.
@@ -314,6 +326,9 @@ impl<'a> Gathering<'a> {
         self.reading.next_offset = unit.next_offset();
         self.reading.count += usize::from(unit.count);
         self.reading.bytes += size;
+        if self.source.units.is_doubtful(unit) {
+            self.doubtful.push(*unit);
+        }
     }
 
     /// Turns the open range into a slice.
@@ -322,13 +337,51 @@ impl<'a> Gathering<'a> {
         let len = usize::try_from(to - from).unwrap_or(usize::MAX);
         let log = self.source.log;
         let bounds = &self.source.bounds;
+        let doubtful = std::mem::take(&mut self.doubtful);
         if !bounds.is_warm && from < bounds.hot_from && !log.is_resident(from, len) {
             self.reading.cold.push((from, len));
+        } else if doubtful.iter().any(|unit| !self.is_right(unit)) {
+            return self.cut_apart((from, to), &doubtful);
         }
         match self.slice(from, len) {
             Some(slice) => self.reading.slices.push(slice),
             // Deleted between the look at the start of the log and now.
             None => self.reading.bytes -= len,
+        }
+    }
+
+    /// Whether the log has the record that a unit speaks of.
+    fn is_right(&self, unit: &Unit) -> bool {
+        let Source { units, log, .. } = self.source;
+        let size = usize::try_from(unit.size).unwrap_or(usize::MAX);
+        log.look(unit.log_offset, size, |bytes| units.is_record_of(unit, bytes)).unwrap_or(false)
+    }
+
+    /// Takes of a range what is left without the units whose records are others: a consumer never gets those.
+    fn cut_apart(&mut self, (from, to): (u64, u64), doubtful: &[Unit]) {
+        let Source { units, .. } = self.source;
+        let mut at = from;
+        for unit in doubtful {
+            if self.is_right(unit) {
+                continue;
+            }
+            let (topic, queue_id, queue_offset) = (units.topic(), units.queue_id(), unit.queue_offset);
+            tracing::error!(%topic, queue_id, queue_offset, "damaged unit is passed over; `troupemq store rebuild` mends it");
+            self.take_whole(at, unit.log_offset);
+            at = unit.log_end();
+            self.reading.count = self.reading.count.saturating_sub(usize::from(unit.count));
+            self.reading.bytes =
+                self.reading.bytes.saturating_sub(usize::try_from(unit.size).unwrap_or(usize::MAX));
+        }
+        self.take_whole(at, to);
+    }
+
+    fn take_whole(&mut self, from: u64, to: u64) {
+        let len = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+        if len > 0
+            && let Some(slice) = self.slice(from, len)
+        {
+            self.reading.slices.push(slice);
         }
     }
 

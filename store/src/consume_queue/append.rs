@@ -62,6 +62,7 @@ impl ConsumeQueue {
     pub(crate) fn reset(&self) -> Result<(), StoreError> {
         self.files.retain(|_| false)?;
         self.min_log.store(0, Ordering::Relaxed);
+        self.own_from.store(0, Ordering::Release);
         self.end.store(0, Ordering::Release);
         self.log_end.store(0, Ordering::Release);
         self.max_offset.store(0, Ordering::Release);

@@ -70,7 +70,7 @@ impl ConsumeQueue {
     /// front of the end looks whole; if not, the queue is empty now.
     pub(crate) fn recover(&self, trust: Trust) -> Result<bool, StoreError> {
         let list = self.files.list().to_vec();
-        if trust == Trust::Unclean && self.is_hollow(&list)? {
+        if self.is_damaged(trust, &list)? {
             self.reset()?;
             return Ok(false);
         }
@@ -162,18 +162,31 @@ impl ConsumeQueue {
         }
     }
 
-    /// Whether a file that must be full has no unit at one of its ends.
-    fn is_hollow(&self, list: &[Arc<QueueFile>]) -> Result<bool, StoreError> {
-        for file in list.iter().rev().skip(FILES_LOOKED_AT) {
-            let look = Look::at(file)?;
+    /// Whether a file that must be full has no unit at one of its ends, or goes back in the log there. Those near the
+    /// end are looked at more closely after an unclean stop.
+    fn is_damaged(&self, trust: Trust, list: &[Arc<QueueFile>]) -> Result<bool, StoreError> {
+        let near_end = if trust == Trust::Clean { 1 } else { FILES_LOOKED_AT };
+        let mut before = 0;
+        for file in &list[..list.len().saturating_sub(near_end)] {
+            let disk = file.open()?;
             for position in [file.start(), file.end() - self.kind().unit_bytes()] {
-                let found = self.found(&look, position).map_err(StoreError::io("read", file.path()))?;
-                if found == Found::Nothing {
-                    return Ok(true);
+                let found = self.read_unit(&disk, position - file.start(), position);
+                match found.map_err(StoreError::io("read", file.path()))? {
+                    Found::Unit(unit) if unit.log_offset >= before => before = unit.log_offset,
+                    Found::PreBlank if before == 0 => {}
+                    _ => return Ok(true),
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Reads the unit of a position from byte `at` of its file.
+    fn read_unit(&self, disk: &File, at: u64, position: u64) -> std::io::Result<Found> {
+        let mut bytes = [0; BATCH_UNIT_BYTES];
+        let unit = &mut bytes[..usize::try_from(self.kind().unit_bytes()).expect("a unit is small")];
+        disk.read_exact_at(unit, at)?;
+        Ok(self.parse(unit, position))
     }
 
     /// The end, if everything in front of it was written: where the zeros begin. Also a look at its file.
@@ -280,6 +293,7 @@ impl ConsumeQueue {
         self.min_offset.fetch_min(max, Ordering::AcqRel);
         self.max_offset.store(max, Ordering::Release);
         self.next_offset.store(max, Ordering::Relaxed);
+        self.own_from.store(max, Ordering::Release);
     }
 
     /// Queue offset that belongs to a byte position where no unit tells it.
@@ -298,11 +312,7 @@ impl ConsumeQueue {
             map.read(file.at(position), unit);
             return Ok(self.parse(unit, position));
         }
-        let disk = file.open()?;
-        let mut bytes = [0; BATCH_UNIT_BYTES];
-        let unit = &mut bytes[..usize::try_from(self.kind().unit_bytes()).expect("a unit is small")];
-        disk.read_exact_at(unit, at).map_err(StoreError::io("read", file.path()))?;
-        Ok(self.parse(unit, position))
+        self.read_unit(&file.open()?, at, position).map_err(StoreError::io("read", file.path()))
     }
 
     /// What stands at a position of the file that is looked at.
@@ -313,9 +323,7 @@ impl ConsumeQueue {
         if let Some(unit) = near {
             return Ok(self.parse(unit, position));
         }
-        let mut unit = [0; BATCH_UNIT_BYTES];
-        look.disk.read_exact_at(&mut unit[..bytes], at)?;
-        Ok(self.parse(&unit[..bytes], position))
+        self.read_unit(&look.disk, at, position)
     }
 
     /// Reads the unit of the position from its bytes.

@@ -57,7 +57,7 @@ impl Unit {
 
     /// Position in the log behind the record.
     pub fn log_end(&self) -> u64 {
-        if self.is_hole() { self.log_offset } else { self.log_offset + u64::from(self.size) }
+        if self.is_hole() { self.log_offset } else { self.log_offset.saturating_add(u64::from(self.size)) }
     }
 
     /// Whether the message is lost: the unit only keeps its place, there is no record to read.

@@ -47,7 +47,7 @@ impl DispatchWriter {
         self.queues.truncate(to)?;
         self.queues.verify(|queue, unit| is_right(reader, queue, unit))?;
         self.queues.drop_unextended()?;
-        let from = from.min(self.index_needs(log_min, to)?).clamp(log_min, to.max(log_min));
+        let from = from.min(self.index_needs(reader, to)?).clamp(log_min, to.max(log_min));
         let whole = Rebuilt { from: log_min, records: 0, was_whole: from > log_min };
         if !self.queues.is_damaged() && self.queues.log_end().is_some() {
             match self.read(reader, from, to) {
@@ -70,9 +70,11 @@ impl DispatchWriter {
     }
 
     /// Where the log has to be read from for the index alone.
-    fn index_needs(&mut self, log_min: u64, log_end: u64) -> Result<u64, StoreError> {
+    fn index_needs(&mut self, reader: &LogReader, log_end: u64) -> Result<u64, StoreError> {
+        let log_min = reader.min_offset();
         let Some(index) = &mut self.index else { return Ok(log_end) };
         index.truncate(log_end)?;
+        index.drop_unsound(reader, log_end)?;
         Ok(match index.known_to() {
             // The record at this offset begins there, and it is indexed: reading it again is harmless.
             Some(known_to) if index.is_behind() => known_to,
@@ -165,15 +167,5 @@ fn is_right(reader: &LogReader, queue: &ConsumeQueue, unit: &Unit) -> bool {
     if unit.log_offset < reader.min_offset() || unit.is_hole() {
         return true;
     }
-    let agrees = |record: &RecordView<'_>| {
-        let is_of_topic = record.queue_offset() == unit.queue_offset
-            && record.queue_id() == queue.queue_id()
-            && record.topic() == queue.topic().as_str();
-        let is_named = || {
-            let here = (queue.topic().as_str(), unit.queue_offset);
-            light::is_light(here.0) && light::places(record).any(|place| place == here)
-        };
-        record.total_size() as u64 == u64::from(unit.size) && (is_of_topic || is_named())
-    };
-    reader.record_at(unit.log_offset, agrees).unwrap_or(false)
+    reader.record_at(unit.log_offset, |record| queue.is_of(unit, record)).unwrap_or(false)
 }

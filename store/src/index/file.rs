@@ -20,6 +20,7 @@
 //! | 16 | 4 | number of the next older entry of the chain |
 
 use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -39,6 +40,20 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
+    /// The geometry of a file of this length, if it has four entries for each slot, as nearly all have.
+    fn of_length(bytes: u64) -> Option<Geometry> {
+        let slots = u32::try_from(bytes.checked_sub(HEADER_BYTES as u64)? / 84).ok()?;
+        let geometry = Geometry { slots, entries: slots.checked_mul(4)? };
+        (slots > 0 && geometry.file_bytes() == bytes).then_some(geometry)
+    }
+
+    /// The geometry of a file of this length that has room for so many entries.
+    fn of_full(bytes: u64, entries: u32) -> Option<Geometry> {
+        let slots = bytes.checked_sub(HEADER_BYTES as u64 + u64::from(entries) * ENTRY_BYTES as u64)? / 4;
+        let geometry = Geometry { slots: u32::try_from(slots).ok()?, entries };
+        (slots > 0 && entries > 1 && geometry.file_bytes() == bytes).then_some(geometry)
+    }
+
     /// Length of such a file in bytes.
     pub(crate) fn file_bytes(self) -> u64 {
         HEADER_BYTES as u64 + u64::from(self.slots) * 4 + u64::from(self.entries) * ENTRY_BYTES as u64
@@ -112,6 +127,32 @@ impl IndexFile {
         Ok(opened)
     }
 
+    /// Opens a file of one of the `known` geometries, or of the one that it shows itself to have been made with; none
+    /// if no index can have left it.
+    pub(crate) fn open_any(path: PathBuf, known: &[Geometry]) -> Result<Option<IndexFile>, StoreError> {
+        let bytes = std::fs::metadata(&path).map_err(StoreError::io("inspect", &path))?.len();
+        let fits = |geometry: &&Geometry| geometry.file_bytes() == bytes;
+        if let Some(geometry) = known.iter().find(fits) {
+            return IndexFile::open(path, *geometry).map(Some);
+        }
+        let mut head = [0; HEADER_BYTES];
+        let disk = std::fs::File::open(&path).map_err(StoreError::io("open", &path))?;
+        if disk.read_exact_at(&mut head, 0).is_err() {
+            return Ok(None);
+        }
+        // A full file tells in its head how many entries it has room for.
+        let entries = head.last_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+        let shown = [Geometry::of_length(bytes), Geometry::of_full(bytes, entries)];
+        for geometry in shown.into_iter().flatten() {
+            let file = IndexFile::open(path.clone(), geometry)?;
+            let header = file.header();
+            if header.next_entry > 1 && file.bounds() == (header.begin_log_offset, header.end_log_offset) {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
     /// Where the file lies.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -137,6 +178,17 @@ impl IndexFile {
     /// Log offset of the last entry.
     pub(crate) fn end_log_offset(&self) -> u64 {
         self.end_log_offset.load(Ordering::Relaxed)
+    }
+
+    /// Log offsets of the first and the last entry.
+    pub(crate) fn bounds(&self) -> (u64, u64) {
+        let last = self.next_entry.load(Ordering::Acquire).saturating_sub(1);
+        (self.entry(1.min(last)).log_offset, self.entry(last).log_offset)
+    }
+
+    /// Number of entries, the unused first one counted.
+    pub(crate) fn entries(&self) -> u32 {
+        self.next_entry.load(Ordering::Acquire)
     }
 
     /// Adds an entry. The caller has seen that the file is not full.
@@ -170,6 +222,26 @@ impl IndexFile {
     fn make_room(&self, number: u32) -> Result<(), StoreError> {
         let to = self.entry_at(number.saturating_add(1).min(self.geometry.entries)) as u64;
         self.reserved.reserve(&self.path, 0..to, self.geometry.file_bytes())
+    }
+
+    /// Number of the newest entry of the chain of a hash.
+    pub(crate) fn newest(&self, hash: u32) -> u32 {
+        u32::from_be(self.slot(hash).load(Ordering::Acquire))
+    }
+
+    /// How much it has room for.
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Number of chains.
+    pub(crate) fn slots(&self) -> u32 {
+        self.geometry.slots
+    }
+
+    /// The chain of a hash.
+    pub(crate) fn slot_of(&self, hash: u32) -> u32 {
+        hash % self.geometry.slots
     }
 
     /// Brings the head in the file up to date; done once for many entries.
@@ -302,7 +374,7 @@ impl IndexFile {
     }
 
     #[inline]
-    fn entry(&self, number: u32) -> Entry {
+    pub(crate) fn entry(&self, number: u32) -> Entry {
         let at = self.entry_at(number);
         let word = |offset: usize| u32::from_be(self.map.word(at + offset).load(Ordering::Relaxed));
         Entry {

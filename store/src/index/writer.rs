@@ -3,7 +3,8 @@
 //! Invariants:
 //! - a record at or before the last one indexed is known and adds nothing;
 //! - a full file is never written again;
-//! - a file of another geometry is neither read nor touched, and no obstacle.
+//! - a file keeps the geometry it was made with, whatever the settings say now; one that no index can have left is
+//!   removed, as the log has its keys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use crate::error::StoreError;
 use crate::paths::{create_dir, remove};
 
 /// Sizes of a store whose configuration says otherwise than its files: RocketMQ's defaults.
-const USUAL: Geometry = Geometry { slots: 5_000_000, entries: 20_000_000 };
+pub(crate) const USUAL: Geometry = Geometry { slots: 5_000_000, entries: 20_000_000 };
 
 /// The one writer of the index.
 #[derive(Debug)]
@@ -65,13 +66,23 @@ impl IndexWriter {
         let geometry = Geometry { slots: config.index_slots_max, entries: config.index_entries_max };
         let mut files = Vec::new();
         let mut newest = None;
+        // Others tell by the first full one what they are.
+        let mut known = vec![geometry, USUAL];
+        let mut is_behind = durable != Durable::Everything;
         for path in list(&dir)? {
             if is_sizeless(&path)? {
                 remove(&path)?;
                 continue;
             }
-            let before = newest.replace(path.clone());
-            let Some(file) = open_file(path, geometry)? else { continue };
+            let Some(file) = IndexFile::open_any(path.clone(), &known)? else {
+                tracing::warn!(file = %path.display(), "what is no file of the index is removed");
+                remove(&path)?;
+                is_behind = true;
+                continue;
+            };
+            known.push(file.geometry());
+            known.dedup();
+            let before = newest.replace(path);
             let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);
             if !is_known || durable != Durable::Everything && file.points_beyond() {
                 // A second of doubt: entries know their time in whole seconds.
@@ -91,7 +102,7 @@ impl IndexWriter {
         // A folder that was never made, or that somebody has deleted to have it made again.
         let is_new = !dir.try_exists().map_err(StoreError::io("inspect", &dir))?;
         create_dir(&dir)?;
-        let is_behind = is_new || durable != Durable::Everything;
+        is_behind |= is_new;
         Ok(IndexWriter { is_behind, dir, geometry, reader, current, newest, known_to })
     }
 
@@ -110,10 +121,40 @@ impl IndexWriter {
         self.is_behind
     }
 
+    /// Notes that the log holds records that are not indexed.
+    pub(crate) fn fell_behind(&mut self) {
+        self.is_behind = true;
+    }
+
+    /// Drops the entries of the last record: they may be incomplete, where the file that followed is gone.
+    pub(crate) fn doubt_last(&mut self) -> Result<(), StoreError> {
+        let Some(file) = self.current.clone() else { return Ok(()) };
+        file.cut(file.entries() - 1)?;
+        if file.entries() == 1 {
+            return self.forget(&file);
+        }
+        self.known_to = self.reader.last_entry().map(|(_, log_offset)| log_offset);
+        Ok(())
+    }
+
+    /// Deletes a file, the last there is.
+    pub(crate) fn forget(&mut self, file: &Arc<IndexFile>) -> Result<(), StoreError> {
+        remove(file.path())?;
+        self.reader.files.rcu(|list| {
+            list.iter().filter(|kept| !Arc::ptr_eq(kept, file)).map(Arc::clone).collect::<Vec<_>>()
+        });
+        self.current = self.reader.files.load().last().map(Arc::clone);
+        // Made again it gets the name it had.
+        if self.newest.as_deref() == Some(file.path()) {
+            self.newest = self.current.as_ref().map(|file| file.path().to_path_buf());
+        }
+        self.known_to = self.reader.last_entry().map(|(_, log_offset)| log_offset);
+        Ok(())
+    }
+
     /// Drops entries of records at or behind the end of the log.
     pub fn truncate(&mut self, log_end: u64) -> Result<(), StoreError> {
         let list = self.reader.files.load_full();
-        let mut gone = Vec::new();
         for file in list.iter().rev() {
             let header = file.header();
             if header.end_log_offset < log_end {
@@ -121,16 +162,8 @@ impl IndexWriter {
             }
             file.cut(file.count_while(|entry, _| entry.log_offset < log_end))?;
             if file.header().next_entry == 1 {
-                remove(file.path())?;
-                gone.push(file.path().to_path_buf());
-                self.reader.files.rcu(|list| {
-                    list.iter().filter(|kept| !Arc::ptr_eq(kept, file)).map(Arc::clone).collect::<Vec<_>>()
-                });
+                self.forget(file)?;
             }
-        }
-        self.current = self.reader.files.load().last().map(Arc::clone);
-        if self.newest.as_ref().is_some_and(|newest| gone.contains(newest)) {
-            self.newest = self.current.as_ref().map(|file| file.path().to_path_buf());
         }
         self.known_to = self.reader.last_entry().map(|(_, log_offset)| log_offset);
         Ok(())
@@ -199,7 +232,7 @@ pub(crate) struct Keys<'a> {
 }
 
 /// The index files of a folder, oldest first.
-fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -220,16 +253,6 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 /// Whether a crash came between the making of the file and its sizing.
 fn is_sizeless(path: &Path) -> Result<bool, StoreError> {
     Ok(fs::metadata(path).map_err(StoreError::io("inspect", path))?.len() == 0)
-}
-
-/// Opens a file if its length is that of a known geometry; else leaves it alone.
-fn open_file(path: PathBuf, geometry: Geometry) -> Result<Option<IndexFile>, StoreError> {
-    let len = fs::metadata(&path).map_err(StoreError::io("inspect", &path))?.len();
-    let Some(fits) = [geometry, USUAL].into_iter().find(|known| known.file_bytes() == len) else {
-        tracing::warn!(file = %path.display(), len, "index file of another maxHashSlotNum or maxIndexNum is not read");
-        return Ok(None);
-    };
-    IndexFile::open(path, fits).map(Some)
 }
 
 #[cfg(test)]
@@ -400,15 +423,30 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_size_is_left_alone() {
+    fn what_no_index_can_have_left_is_removed_and_no_obstacle() {
         let dir = tempfile::tempdir().unwrap();
         let alien = dir.path().join(FOLDER).join("29991231235959999");
         fs::create_dir(dir.path().join(FOLDER)).unwrap();
-        fs::write(&alien, [1; 77]).unwrap();
-        let mut index = open(dir.path(), Durable::Until(0));
-        put(&mut index, 0..2);
-        assert_eq!(ask(&index, "a", 9), [0, 1]);
-        assert_eq!(fs::read(&alien).unwrap(), [1; 77]);
-        assert!(index.reader().files.load()[0].path() > alien.as_path());
+        for len in [1, 39, 77, 2_500] {
+            fs::write(&alien, vec![1; len]).unwrap();
+            let mut index = open(dir.path(), Durable::Everything);
+            assert!(index.is_behind() && !alien.try_exists().unwrap(), "{len}");
+            put(&mut index, 0..2);
+            assert_eq!(ask(&index, "a", 9), [0, 1]);
+            index.truncate(0).unwrap();
+        }
+    }
+
+    #[test]
+    fn full_files_of_another_geometry_are_read_and_new_ones_follow_the_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        put(&mut open(dir.path(), Durable::Everything), 0..70);
+        let other = StoreConfig { index_slots_max: 7, index_entries_max: 40, ..config(dir.path()) };
+        let mut index = IndexWriter::open(&other, Durable::Everything).unwrap();
+        // Two files are full and tell what the third is.
+        assert_eq!((index.known_to(), index.is_behind()), (Some(6_900), false));
+        put(&mut index, 60..90);
+        assert_eq!(ask(&index, "a", 99), (0..90).collect::<Vec<_>>());
+        assert_eq!(ask(&index, "u3", 9), [3]);
     }
 }

@@ -8,11 +8,17 @@ use std::os::unix::fs::FileExt;
 
 use super::*;
 use crate::SystemClock;
-use crate::testing::{GOLDEN_SETS, GoldenStore};
+use crate::testing::{GOLDEN_SETS, GoldenStore, Sample};
 
 fn check(dir: &Path) -> (Summary, Vec<Finding>) {
+    // The settings the sets of Java were written with.
+    let config = StoreConfig { index_slots_max: 500, index_entries_max: 1_200, ..StoreConfig::in_dir(dir) };
     let mut findings = Vec::new();
-    let summary = StoreView::open(dir).unwrap().check(&mut |finding| findings.push(finding)).unwrap();
+    let summary = StoreView::open(dir)
+        .unwrap()
+        .with_settings(&config)
+        .check(&mut |finding| findings.push(finding))
+        .unwrap();
     (summary, findings)
 }
 
@@ -59,6 +65,111 @@ fn damage_is_told_with_its_file_and_healed_by_a_rebuild() {
     let report = rebuild(StoreConfig::in_dir(golden.dir()), clock()).unwrap();
     assert_eq!(report.replayed_from, 0);
     assert_eq!(check(&golden.dir()).1, vec![]);
+}
+
+/// A store of ours with several files of queues and index, closed.
+fn many_files(dir: &Path) -> StoreConfig {
+    let config = StoreConfig {
+        log_segment_bytes: 65_536,
+        queue_file_bytes: 1_200,
+        index_slots_max: 25,
+        index_entries_max: 100,
+        disk_free_floor_bytes: 0,
+        disk_full_percent: 100,
+        ..StoreConfig::in_dir(dir)
+    };
+    let mut opened = open(config.clone(), clock()).unwrap();
+    for number in 0..400_u16 {
+        let queue_id = i32::from(number % 2);
+        let queue = opened.queues.open_or_create(Sample::TOPIC, queue_id).unwrap();
+        let mut batch = crate::AppendBatch::default();
+        Sample { queue_id, fill: 1, body_bytes: 10 }.push(&mut batch, &queue);
+        let appended = opened.log.append(&mut batch, 1_000).unwrap();
+        opened.dispatch.dispatch(&batch, &appended).unwrap();
+    }
+    let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
+    close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
+    config
+}
+
+fn files_of(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// What the next start does not notice, since it reads no whole files.
+#[test]
+fn damage_within_an_old_file_of_queue_or_index_is_told_and_mended_by_a_rebuild() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = many_files(dir.path());
+    assert_eq!(check(dir.path()).1, vec![]);
+    let queue = files_of(&dir.path().join("consumequeue").join(Sample::TOPIC).join("0"));
+    let index = files_of(&dir.path().join("index"));
+    assert!(queue.len() > 3 && index.len() > 3, "{queue:?} {index:?}");
+    overwrite(&queue[1], 200, &[0; 20]);
+    overwrite(&index[1], 40 + 100 + 20 * 7, &[9; 20]);
+    overwrite(&index[2], 40, &[0; 100]);
+    let told: Vec<String> = check(dir.path()).1.iter().map(ToString::to_string).collect();
+    let about = |name: &Path, what: &str| {
+        let name = name.display().to_string();
+        told.iter().any(|told| told.contains(&name) && told.contains(what) && told.contains("until you act"))
+    };
+    assert!(about(queue[1].parent().unwrap(), "has no unit"), "{told:?}");
+    assert!(about(&index[1], "are missing"), "{told:?}");
+    assert!(about(&index[2], "chains do not begin"), "{told:?}");
+    rebuild(config, clock()).unwrap();
+    assert_eq!(check(dir.path()).1, vec![]);
+}
+
+/// What a crash, a full disk or a hand does to old files, the start sees and makes good.
+#[test]
+fn an_old_file_of_the_index_that_is_gone_short_long_or_from_another_time_is_made_again() {
+    type Damage = fn(&Path, &[PathBuf]);
+    let damages: [(&str, Damage); 7] = [
+        ("gone", |file, _| std::fs::remove_file(file).unwrap()),
+        ("empty", |file, _| std::fs::write(file, b"").unwrap()),
+        ("short", |file, _| std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(90).unwrap()),
+        ("long", |file, _| {
+            std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(9_000).unwrap()
+        }),
+        ("without a head", |file, _| overwrite(file, 0, &[0; 40])),
+        ("half full", |file, _| overwrite(file, 36, &50_u32.to_be_bytes())),
+        ("another", |file, all| assert!(std::fs::copy(all.last().unwrap(), file).is_ok())),
+    ];
+    for which in [0, 1] {
+        for (name, damage) in damages {
+            let dir = tempfile::tempdir().unwrap();
+            let config = many_files(dir.path());
+            let index = files_of(&dir.path().join("index"));
+            damage(&index[which], &index);
+            let opened = open(config, clock()).unwrap();
+            assert!(opened.report.was_closed && opened.report.replayed > 0, "{name} {which}");
+            let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
+            close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
+            assert_eq!(check(dir.path()).1, vec![], "{name} {which}");
+            assert_eq!(files_of(&dir.path().join("index")), index, "{name} {which}");
+        }
+    }
+}
+
+#[test]
+fn an_old_file_of_a_queue_that_lost_an_end_or_comes_from_elsewhere_is_made_again_after_a_clean_stop() {
+    for damage in ["front", "end", "other"] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = many_files(dir.path());
+        let queue = files_of(&dir.path().join("consumequeue").join(Sample::TOPIC).join("0"));
+        match damage {
+            "front" => overwrite(&queue[1], 0, &[0; 20]),
+            "end" => overwrite(&queue[0], 1_180, &[0; 20]),
+            _ => assert!(std::fs::copy(&queue[2], &queue[0]).is_ok()),
+        }
+        let opened = open(config, clock()).unwrap();
+        assert!(opened.report.was_closed && opened.report.was_rebuilt, "{damage}");
+        let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
+        close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
+        assert_eq!(check(dir.path()).1, vec![], "{damage}");
+    }
 }
 
 #[test]

@@ -14,9 +14,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use troupemq_codec::filter::tags_code_of;
 use troupemq_codec::message::RecordView;
+use troupemq_codec::message::properties::TAGS;
 
 use super::{Finding, finding};
+use crate::dispatch::SCHEDULE_TOPIC;
 use crate::error::StoreError;
 use crate::paths::Paths;
 use crate::segments::{SegmentFile, list_files};
@@ -47,6 +50,8 @@ pub(super) struct StoredQueues {
     batch: PathBuf,
     seen: HashMap<(String, i32), Seen>,
     files: HashMap<PathBuf, File>,
+    /// What is wrong about records from here on is repaired by the next start.
+    heals_from: u64,
 }
 
 /// A queue while its records go by.
@@ -63,7 +68,12 @@ struct Seen {
 impl StoredQueues {
     pub(super) fn below(paths: &Paths) -> StoredQueues {
         let (plain, batch) = (paths.consume_queue(), paths.batch_consume_queue());
-        StoredQueues { plain, batch, seen: HashMap::new(), files: HashMap::new() }
+        StoredQueues { plain, batch, seen: HashMap::new(), files: HashMap::new(), heals_from: u64::MAX }
+    }
+
+    /// Says from where on the next start reads the log again.
+    pub(super) fn heal_from(&mut self, log_offset: u64) {
+        self.heals_from = log_offset;
     }
 
     /// Hands every unit of a queue to `visit`, until it answers false.
@@ -105,6 +115,9 @@ impl StoredQueues {
             Some(unit) if unit.log_offset != log_offset || unit.size as usize != record.total_size() => {
                 Some(format!("has a unit that points to {} bytes at {}", unit.size, unit.log_offset))
             }
+            Some(unit) if self.has_wrong_tags(&queue, &unit, record) => {
+                Some("has a unit with the hash of other tags".to_owned())
+            }
             Some(_) => None,
         };
         queue.next = at + queue.unit_bytes();
@@ -112,7 +125,8 @@ impl StoredQueues {
             queue.wrong += 1;
             if queue.wrong <= TOLD_MAX {
                 let what = format!("message {} at {log_offset} of the log {wrong}", record.queue_offset());
-                tell(finding(&queue.dir, at, &what, true));
+                let heals = queue.files.is_empty() || log_offset >= self.heals_from;
+                tell(finding(&queue.dir, at, &what, heals));
             }
         }
         self.seen.insert(key, queue);
@@ -130,7 +144,7 @@ impl StoredQueues {
         for queue in &queues {
             if queue.wrong > TOLD_MAX {
                 let what = format!("{} messages in all have no or a wrong unit", queue.wrong);
-                tell(finding(&queue.dir, 0, &what, true));
+                tell(finding(&queue.dir, 0, &what, queue.files.is_empty()));
             }
             let Some(unit) = self.unit(queue, queue.next)? else { continue };
             let what = match unit.log_offset {
@@ -141,6 +155,14 @@ impl StoredQueues {
             tell(finding(&queue.dir, queue.next, &what, true));
         }
         Ok(queues.len())
+    }
+
+    /// Whether a filter would go by tags that the message has not.
+    fn has_wrong_tags(&self, queue: &Seen, unit: &StoredUnit, record: &RecordView<'_>) -> bool {
+        // There stands the time of delivery, the address of an extension, or what the first of many messages says.
+        let is_other =
+            record.topic() == SCHEDULE_TOPIC || unit.tags_code < i64::from(i32::MIN) || queue.is_batch;
+        !is_other && unit.tags_code != tags_code_of(record.properties().get(TAGS))
     }
 
     fn find(&self, topic: &str, queue_id: i32) -> Result<Seen, StoreError> {

@@ -1,0 +1,108 @@
+//! Whether the files of an index can be what the log asks for, as far as a start sees without reading them.
+//!
+//! Invariants:
+//! - a look costs a page or two of each file and a few records of the log, however long both are;
+//! - from the first file that is not sound on the index is made anew from the log, and so is what a missing file held;
+//! - damage within a file goes unnoticed here: who asks compares records with the key, and `troupemq store check`
+//!   reads all.
+
+use std::sync::Arc;
+
+use troupemq_codec::message::{RecordView, sys_flag};
+
+use super::file::IndexFile;
+use super::writer::IndexWriter;
+use crate::dispatch::glance;
+use crate::error::StoreError;
+use crate::reader::LogReader;
+
+/// Records that are looked at where the log may have something between two files.
+const LOOKED_AT_MAX: u32 = 256;
+
+/// Whether the index holds keys of a record, if it is complete.
+pub(crate) fn is_indexed(record: &RecordView<'_>) -> bool {
+    let [unique_key, keys] = glance::keys(record.properties().as_bytes());
+    let has_keys =
+        unique_key.is_some() || keys.is_some_and(|keys| keys.split(' ').any(|key| !key.is_empty()));
+    has_keys && sys_flag::transaction(record.sys_flag()) != sys_flag::TRANSACTION_ROLLBACK
+}
+
+impl IndexWriter {
+    /// Drops files from the first on that does not fit the log or follow the one before it; the log makes them again.
+    /// `log_end` is how far the log was indexed, if it was indexed at all.
+    pub(crate) fn drop_unsound(&mut self, reader: &LogReader, log_end: u64) -> Result<(), StoreError> {
+        let list = self.reader().files.load_full();
+        let mut indexed_to = reader.min_offset();
+        for (at, file) in list.iter().enumerate() {
+            let is_last = at + 1 == list.len();
+            let why = match follows(reader, file, is_last) {
+                Some(why) => why,
+                None if lacks(reader, indexed_to, file.header().begin_log_offset) => {
+                    "what comes before it is missing"
+                }
+                None => {
+                    indexed_to = indexed_to.max(record_end(reader, file.end_log_offset()));
+                    continue;
+                }
+            };
+            tracing::warn!(file = %file.path().display(), why, "the index is made anew from here on");
+            return self.drop_from(&list[at..]);
+        }
+        if !self.is_behind() && lacks(reader, indexed_to, log_end) {
+            tracing::warn!(from = indexed_to, "the end of the index is missing and made anew");
+            self.fell_behind();
+        }
+        Ok(())
+    }
+
+    fn drop_from(&mut self, files: &[Arc<IndexFile>]) -> Result<(), StoreError> {
+        // From the end on: a crash in between leaves no gap.
+        for file in files.iter().rev() {
+            self.forget(file)?;
+        }
+        self.fell_behind();
+        self.doubt_last()
+    }
+}
+
+/// Why a file is not what a writer of this log leaves behind, if it is not.
+fn follows(reader: &LogReader, file: &IndexFile, is_last: bool) -> Option<&'static str> {
+    let header = file.header();
+    let is_expired = |log_offset: u64| log_offset < reader.min_offset();
+    let is_record = |log_offset: u64| reader.record_at(log_offset, is_indexed).unwrap_or(false);
+    match () {
+        () if !is_last && !file.is_full() => Some("it is not full, and others follow"),
+        () if header.begin_ms > header.end_ms || header.begin_log_offset > header.end_log_offset => {
+            Some("it ends before it begins")
+        }
+        () if file.bounds() != (header.begin_log_offset, header.end_log_offset) => {
+            Some("its head does not fit its entries")
+        }
+        () if [header.begin_log_offset, header.end_log_offset]
+            .iter()
+            .any(|at| !is_expired(*at) && !is_record(*at)) =>
+        {
+            Some("the log has no such records")
+        }
+        () => None,
+    }
+}
+
+/// Whether the log has something to index in a stretch that no file speaks of; only its first records are looked at.
+fn lacks(reader: &LogReader, from: u64, to: u64) -> bool {
+    let mut left = LOOKED_AT_MAX;
+    let walked = reader.walk(from, to.max(from), |record| match (is_indexed(record), left) {
+        (true, _) => Err(true),
+        (false, 0) => Err(false),
+        (false, _) => {
+            left -= 1;
+            Ok(())
+        }
+    });
+    walked.err().unwrap_or(false)
+}
+
+/// Offset behind the record at this offset, which is there or expired.
+fn record_end(reader: &LogReader, log_offset: u64) -> u64 {
+    reader.record_at(log_offset, |record| log_offset + record.total_size() as u64).unwrap_or(0)
+}
