@@ -366,7 +366,10 @@ impl<'a> Gathering<'a> {
                 continue;
             }
             let (topic, queue_id, queue_offset) = (units.topic(), units.queue_id(), unit.queue_offset);
-            tracing::error!(%topic, queue_id, queue_offset, "damaged unit is passed over; `troupemq store rebuild` mends it");
+            tracing::error!(
+                %topic, queue_id, queue_offset,
+                "damaged unit is passed over; `troupemq store rebuild` mends it"
+            );
             self.take_whole(at, unit.log_offset);
             at = unit.log_end();
             self.reading.count = self.reading.count.saturating_sub(usize::from(unit.count));

@@ -4,7 +4,7 @@
 //! - after each kill the store is judged before the next start;
 //! - at the end the broker stops in order, and the next open has nothing to do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,6 +32,8 @@ maxIndexNum=2000
 flushIntervalCommitLog=50
 flushCommitLogBytes=65536
 messageDelayLevel=1s 2s 3s
+mappedFileSizeTimerLog=5216
+timerPrecisionMs=100
 recycledSegmentsMax=2
 diskFreeFloorBytes=0
 diskSpaceWarningLevelRatio=100
@@ -208,12 +210,13 @@ impl Life {
 
     /// Waits until every message that was to come later has come.
     async fn await_waiting(&self, client: &Client) -> Result<(), Fault> {
-        let mut missing = self.model.waiting.clone();
+        let mut missing: BTreeSet<u64> =
+            self.model.waiting.keys().chain(self.model.timers.keys()).copied().collect();
         let mut next: BTreeMap<Queue, i64> = BTreeMap::new();
         let deadline = Instant::now() + SETTLING;
         while !missing.is_empty() {
             if Instant::now() > deadline {
-                let (count, first) = (missing.len(), missing.first_key_value());
+                let (count, first) = (missing.len(), missing.first());
                 return Err(Fault(format!(
                     "{count} messages that waited never came, the first is {first:?}"
                 )));

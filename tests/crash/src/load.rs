@@ -1,5 +1,5 @@
-//! What clients do while the broker is killed: send, send in batches, send for later, decide transactions, read
-//! and commit, make topics, have old messages deleted.
+//! What clients do while the broker is killed: send, send in batches, send for later by level and by time, decide
+//! transactions, read and commit, make topics, have old messages deleted.
 //!
 //! Invariants:
 //! - what is told of was acknowledged; nothing is told twice;
@@ -18,7 +18,7 @@ use troupemq::{Client, Message, PullRequest, Queue, SendReceipt, SendStatus};
 use troupemq_store::{Clock, SystemClock};
 
 use crate::chance::Chance;
-use crate::model::{Event, Place, body};
+use crate::model::{Event, Place, Timer, body};
 use crate::wire::Wire;
 
 /// Topics of plain messages.
@@ -56,6 +56,7 @@ impl Load {
         }
         tasks.spawn(self.clone().send_batches(chance.fork()));
         tasks.spawn(self.clone().make_topics(chance.fork()));
+        tasks.spawn(self.clone().send_timers(chance.fork()));
         if self.is_full {
             tasks.spawn(self.clone().send_later(chance.fork()));
             tasks.spawn(self.clone().decide(chance.fork()));
@@ -140,6 +141,24 @@ impl Load {
                 _ => sleep(Duration::from_millis(5)).await,
             }
             sleep(Duration::from_millis(5 + chance.below(20))).await;
+        }
+    }
+
+    async fn send_timers(self, mut chance: Chance) {
+        let Ok(producer) = self.client.producer("crash").retries(0).start().await else { return };
+        loop {
+            let number = self.number();
+            let ahead_ms = i64::try_from(100 + chance.below(4_000)).expect("a few seconds");
+            let due_ms = SystemClock::new().now_ms() + ahead_ms;
+            match producer.send(Message::new(LATER, body(number)).deliver_at(due_ms)).await {
+                Ok(receipt) if receipt.status == SendStatus::Stored => {
+                    if let Some(log_offset) = log_offsets(&receipt.offset_id).next() {
+                        self.tell(Event::Timed { number, timer: Timer { log_offset, due_ms } });
+                    }
+                }
+                _ => sleep(Duration::from_millis(5)).await,
+            }
+            sleep(Duration::from_millis(2 + chance.below(10))).await;
         }
     }
 

@@ -14,6 +14,7 @@
 //! | `moment.rs` | the operations at which it can die |
 //! | `load.rs`, `wire.rs` | what clients do meanwhile |
 //! | `model.rs` | what was acknowledged |
+//! | `later.rs` | whether what waits for its time is there |
 //! | `verdict.rs`, `compare.rs` | whether it is still there, and whether derived files are what a rebuild makes |
 //! | `power.rs` | what a loss of power takes |
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@
 mod broker;
 mod chance;
 mod compare;
+mod later;
 mod life;
 mod load;
 mod model;

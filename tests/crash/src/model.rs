@@ -18,6 +18,8 @@ pub(crate) enum Event {
     Stored(String, Place),
     /// A message that waits was acknowledged.
     Waits { number: u64, log_offset: u64 },
+    /// A message that names its time was acknowledged.
+    Timed { number: u64, timer: Timer },
     /// The end of a transaction was acknowledged.
     Decided { number: u64, is_committed: bool },
     /// A topic was made.
@@ -37,11 +39,21 @@ pub(crate) struct Place {
     pub(crate) waited: bool,
 }
 
+/// A message that waits for a time it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timer {
+    /// Where it lies while it waits.
+    pub(crate) log_offset: u64,
+    /// When it is to come, epoch ms.
+    pub(crate) due_ms: i64,
+}
+
 /// All that was acknowledged in one life.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) queues: BTreeMap<QueueKey, BTreeMap<i64, Place>>,
     pub(crate) waiting: BTreeMap<u64, u64>,
+    pub(crate) timers: BTreeMap<u64, Timer>,
     pub(crate) committed: BTreeSet<u64>,
     pub(crate) rolled_back: BTreeSet<u64>,
     pub(crate) topics: BTreeSet<String>,
@@ -61,6 +73,9 @@ impl Model {
             }
             Event::Waits { number, log_offset } => {
                 self.waiting.insert(number, log_offset);
+            }
+            Event::Timed { number, timer } => {
+                self.timers.insert(number, timer);
             }
             Event::Decided { number, is_committed: true } => {
                 self.committed.insert(number);
@@ -87,6 +102,7 @@ impl Model {
             queue.retain(|_, place| log.contains(&place.log_offset));
         }
         self.waiting.retain(|_, log_offset| log.contains(log_offset));
+        self.timers.retain(|_, timer| log.contains(&timer.log_offset));
     }
 }
 

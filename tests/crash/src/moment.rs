@@ -21,7 +21,6 @@ const fn place(op: &'static str, path: &'static str, often: u64) -> Place {
 
 /// Where the broker can die.
 pub(crate) const PLACES: &[Place] = &[
-    place("store", "/commitlog/", 300),
     place("write", "/commitlog/", 300),
     place("create", "/commitlog/", 3),
     place("allocate", "/commitlog/", 3),
@@ -39,6 +38,12 @@ pub(crate) const PLACES: &[Place] = &[
     place("store", "/index/", 400),
     place("flush", "/index/", 2),
     place("remove", "/index/", 1),
+    place("write", "/timerlog/", 60),
+    place("create", "/timerlog/", 2),
+    place("flush", "/timerlog/", 2),
+    place("allocate", "/timerwheel", 2),
+    place("flush", "/timerwheel", 2),
+    place("write", "/timercheck", 2),
     place("create", "/checkpoint", 1),
     place("write", "/checkpoint", 1),
     place("flush", "/checkpoint", 1),
@@ -66,7 +71,7 @@ impl Moment {
             _ => &["before", "after"],
         };
         let mut when = *chance.one_of(times);
-        if place.op == "store" && place.path != "/commitlog/" && when == "midst" {
+        if place.op == "store" && when == "midst" {
             when = "after";
         }
         // Early ones more often: those of the recovery are among them.

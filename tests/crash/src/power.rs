@@ -3,8 +3,8 @@
 //! Invariants:
 //! - what the checkpoint calls flushed stays, and with synchronous flush what was acknowledged after a wait for
 //!   the disk;
-//! - of the index the newest file alone is damaged: that an older one is gone shows nowhere, its keys are found
-//!   again after `troupemq store rebuild`;
+//! - what was forced to the disk within a file of the index stays, as nothing but a rebuild reads it all: whole files
+//!   are lost, cut or grown, new and old ones;
 //! - the store itself is changed: the broker is to recover it.
 
 use std::fs::OpenOptions;
@@ -41,8 +41,7 @@ pub(crate) fn lose(store: &Path, model: &Model, is_sync: bool, chance: &mut Chan
         below(&store.join(folder), &mut files);
         files.sort();
         let is_index = folder == "index";
-        let skipped = if is_index { files.len().saturating_sub(1) } else { 0 };
-        for file in files.split_off(skipped) {
+        for file in files {
             if chance.once_in(8) {
                 damage(&file, is_index, chance)
                     .map_err(Fault::of(format!("cannot damage {}", file.display())))?;
@@ -80,7 +79,6 @@ fn below(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Damages a file in one of the ways that crashes and people know.
-/// What was forced to the disk within a file of the index stays.
 fn damage(path: &Path, is_index: bool, chance: &mut Chance) -> std::io::Result<()> {
     let len = std::fs::metadata(path)?.len();
     let file = OpenOptions::new().write(true).open(path)?;

@@ -18,13 +18,14 @@ use troupemq_store::{
 
 use crate::Fault;
 use crate::compare::{same_files, same_units};
+use crate::later;
 use crate::load::{DECIDED, GROUP};
 use crate::model::{Model, Place, QueueKey, body, number_of};
 use crate::power::Lost;
 
 /// What of a store is judged.
-const PARTS: [&str; 7] =
-    ["commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "abort", "config"];
+const PARTS: [&str; 8] =
+    ["commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "abort", "config", "timerlog"];
 /// Every so many messages are looked up by their key.
 const LOOKED_UP: usize = 23;
 
@@ -62,6 +63,7 @@ impl Judge<'_> {
             }
         }
         judge_decisions(&opened, model, log_min > 0 || self.lost.is_some())?;
+        later::judge(&opened, model, self.lost.is_none())?;
         let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
         close(Closing { log, flusher, dispatch, queues, marks }).map_err(Fault::of("cannot close"))?;
         inspect::rebuild(settings(&rebuilt), clock()).map_err(Fault::of("cannot rebuild"))?;
@@ -88,6 +90,7 @@ impl Judge<'_> {
             let from = self.store.join(part);
             copy(&from, &to.join(part)).map_err(Fault::of(format!("cannot copy {}", from.display())))?;
         }
+        later::copy_wheel(self.store, &to)?;
         Ok(to)
     }
 }
@@ -100,6 +103,8 @@ pub(crate) fn settings(dir: &Path) -> StoreConfig {
         index_slots_max: 500,
         index_entries_max: 2_000,
         delay_levels: "1s 2s 3s".to_owned(),
+        timer_log_file_bytes: 5_216,
+        timer_precision_ms: 100,
         disk_free_floor_bytes: 0,
         disk_full_percent: 100,
         ..StoreConfig::in_dir(dir)

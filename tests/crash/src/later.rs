@@ -1,0 +1,82 @@
+//! Whether messages that name the time of their delivery come, once and not too early.
+//!
+//! Invariants:
+//! - one that was acknowledged is delivered, or waits in the wheel, or stands in the topic of the timers where the
+//!   wheel has not come yet: nowhere else is it safe;
+//! - none is delivered twice, nor before its time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use troupemq_store::timer::{TIMER_TOPIC, TimerStore};
+use troupemq_store::{Clock, Opened, SystemClock};
+
+use crate::Fault;
+use crate::load::LATER;
+use crate::model::{Model, number_of};
+
+/// Copies the wheel, which is large and nearly empty.
+pub(crate) fn copy_wheel(from: &Path, to: &Path) -> Result<(), Fault> {
+    let wheel = from.join("timerwheel");
+    if !wheel.is_file() {
+        return Ok(());
+    }
+    let copied = Command::new("cp").arg("--sparse=always").arg(&wheel).arg(to.join("timerwheel")).status();
+    match copied.map_err(Fault::of("cannot run cp"))?.success() {
+        true => Ok(()),
+        false => Err(Fault(format!("cannot copy {}", wheel.display()))),
+    }
+}
+
+/// Judges the timers of a store; `counts` says whether a second delivery is a fault.
+pub(crate) fn judge(opened: &Opened, model: &Model, counts: bool) -> Result<(), Fault> {
+    let delivered = delivered(opened, model, counts)?;
+    let waiting = waiting(opened)?;
+    let is_safe = |number: &u64, log_offset: u64| delivered.contains(number) || waiting.contains(&log_offset);
+    match model.timers.iter().find(|(number, timer)| !is_safe(number, timer.log_offset)) {
+        Some((number, timer)) => Err(Fault(format!(
+            "message {number}, {timer:?}, was acknowledged, was not delivered and waits nowhere"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Numbers of the messages that came.
+fn delivered(opened: &Opened, model: &Model, counts: bool) -> Result<BTreeSet<u64>, Fault> {
+    let mut times: BTreeMap<u64, u32> = BTreeMap::new();
+    for queue in opened.queues.of_topic(LATER) {
+        for unit in queue.units(queue.min_offset(), usize::MAX) {
+            let seen = opened.reader.record_at(unit.log_offset, |record| {
+                number_of(record.body()).map(|number| (number, record.store_timestamp_ms()))
+            });
+            let Some((number, stored_ms)) = seen.flatten() else { continue };
+            *times.entry(number).or_default() += 1;
+            match model.timers.get(&number) {
+                Some(timer) if stored_ms < timer.due_ms => {
+                    return Err(Fault(format!("message {number} came at {stored_ms}, before {timer:?}")));
+                }
+                Some(timer) if counts && times[&number] > 1 => {
+                    return Err(Fault(format!("message {number}, {timer:?}, came twice")));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(times.into_keys().collect())
+}
+
+/// Log offsets of the messages that wait.
+fn waiting(opened: &Opened) -> Result<BTreeSet<u64>, Fault> {
+    let now_ms = SystemClock::new().now_ms();
+    let timers = TimerStore::open(&opened.config, &opened.queues, &opened.reader, now_ms);
+    let timers = timers.map_err(Fault::of("the timers do not open"))?;
+    let slots = timers.view().counts(timers.read_to_ms()).map_err(Fault::of("cannot read the wheel"))?;
+    let units = slots.keys().flat_map(|slot_ms| timers.units(*slot_ms));
+    let mut waiting: BTreeSet<u64> = units.map(|unit| unit.log_offset.cast_unsigned()).collect();
+    if let Some(queue) = opened.queues.get(TIMER_TOPIC, 0) {
+        let from = timers.next_queue_offset().max(queue.min_offset());
+        waiting.extend(queue.units(from, usize::MAX).map(|unit| unit.log_offset));
+    }
+    Ok(waiting)
+}
