@@ -5,7 +5,8 @@
 //! - behind each damaged frame goes a good request: it is answered, or the node has closed the connection. So each
 //!   frame is looked at, and a node that lost its way in one is seen;
 //! - how many damaged frames keep their connection is known within bounds: a node that closes all of them, or none,
-//!   does not pass.
+//!   does not pass;
+//! - the memory of the process stays within bounds, where the system tells it.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -33,6 +34,17 @@ const SENDERS: usize = 2;
 const LAST: i32 = 0x7eed_beef;
 /// Longer frames are left out: what is in them is bodies.
 const FRAME_MAX_BYTES: usize = 4_000;
+
+/// What the process may take meanwhile: some thousands of bytes for each frame would be far beyond.
+const MEMORY_MAX_BYTES: u64 = 512 << 20;
+
+/// Memory of this process alone, mapped files left out; none where the system does not tell.
+fn own_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split(' ').skip(1).map_while(|pages| pages.parse::<u64>().ok());
+    let (resident, shared) = (pages.next()?, pages.next()?);
+    Some(resident.saturating_sub(shared) * 4096)
+}
 
 /// Numbers that look random and come again with their seed (splitmix64).
 struct Dice(u64);
@@ -189,6 +201,7 @@ fn a_hundred_thousand_damaged_frames_leave_a_node_that_serves() {
     let given = std::env::var("MUTATION_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let seed: u64 = given.unwrap_or_else(|| SystemClock::new().now_ms().unsigned_abs());
     eprintln!("seed {seed}");
+    let memory_before = own_bytes();
     let dir = tempfile::tempdir().unwrap();
     let node = node(dir.path());
     let requests = Arc::new(requests());
@@ -226,6 +239,10 @@ fn a_hundred_thousand_damaged_frames_leave_a_node_that_serves() {
     broker.config.store(before);
     assert_eq!(broker.poison.cause(), None);
     assert_eq!(Client::of(&node).produce("Healthy", 0, b"x", "").response_code(), ResponseCode::SUCCESS);
+    if let (Some(before), Some(after)) = (memory_before, own_bytes()) {
+        // Other tests run in this process at the same time.
+        assert!(after < before + MEMORY_MAX_BYTES, "{before} bytes of memory became {after}");
+    }
     // What was in flight has given its bytes back.
     assert_eq!(broker.credits.used_bytes(), 0);
     node.stop_and_wait().unwrap();
