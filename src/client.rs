@@ -30,6 +30,7 @@ mod hub;
 mod identity;
 pub(crate) mod link;
 pub mod message;
+mod names;
 pub(crate) mod near;
 mod peers;
 pub mod producer;

@@ -27,6 +27,7 @@ use super::consumer::asked::{self, Asked};
 use super::error::ClientError;
 use super::identity::Identity;
 use super::link::{Link, ServerCall};
+use super::names::Names;
 use super::near::Near;
 use super::peers::{Dialling, Peers};
 use super::request_reply::Requesters;
@@ -99,6 +100,7 @@ impl Hub {
         let first = builder.name_servers.first().map_or("", String::as_str);
         let dialling = Dialling {
             within: builder.connect_timeout,
+            names: Names::default(),
             near: near.clone(),
             credentials: builder.credentials.map(Arc::new),
             security,
@@ -303,7 +305,7 @@ impl Hub {
                     let producing = self.producers.get(group)?;
                     Some((producing.key().clone(), producing.checker.clone()?))
                 };
-                if let Some(mut decided) = answer_check(&command, checker).await {
+                if let Some(mut decided) = answer_check(&command, &call.address, checker).await {
                     self.peers.sign(&mut decided);
                     call.answers.send(decided).await;
                 }

@@ -46,6 +46,8 @@ const UNHEARD: &str = "it closed the connection without a word, as servers do th
 pub(crate) struct ServerCall {
     /// The request.
     pub(crate) command: Command,
+    /// The server, as this client dialled it.
+    pub(crate) address: Arc<str>,
     /// Where its answer goes.
     pub(crate) answers: AnswerTo,
 }
@@ -113,7 +115,8 @@ impl Link {
     ) -> Result<Link, ClientError> {
         let failed = |cause| ClientError::Connect { address: address.to_owned(), cause };
         let connected = async {
-            let stream = TcpStream::connect(address).await.map_err(failed)?;
+            let addresses = dialling.names.addresses(address).await.map_err(failed)?;
+            let stream = TcpStream::connect(&addresses[..]).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
             match &dialling.security {
                 None => Ok(Link::begin(address, stream.into_split(), calls, false)),
@@ -165,15 +168,18 @@ impl Link {
     ) -> Result<Link, ClientError> {
         let (orders, queue) = mpsc::channel(QUEUED_MAX);
         let answers = orders.downgrade();
+        let server: Arc<str> = address.into();
+        let called_by = server.clone();
         let on_call = move |command| {
-            let call = ServerCall { command, answers: AnswerTo(answers.clone()) };
+            let (address, answers) = (called_by.clone(), AnswerTo(answers.clone()));
+            let call = ServerCall { command, address, answers };
             if calls.try_send(call).is_err() {
                 tracing::debug!("request of the broker dropped, too many wait");
             }
         };
         near.open(queue, Box::new(on_call))?;
         Ok(Link {
-            address: address.into(),
+            address: server,
             orders,
             next_opaque: Arc::new(AtomicI32::new(1)),
             credentials: None,
@@ -365,7 +371,8 @@ impl Wire {
                     let _ = reply.send(command);
                 }
             } else {
-                let call = ServerCall { command, answers: AnswerTo(self.answers.clone()) };
+                let (address, answers) = (self.address.clone(), AnswerTo(self.answers.clone()));
+                let call = ServerCall { command, address, answers };
                 if self.calls.try_send(call).is_err() {
                     tracing::debug!(address = %self.address, "request of the server dropped, too many wait");
                 }

@@ -18,6 +18,7 @@ use troupemq_codec::Command;
 use super::backoff::Backoff;
 use super::error::ClientError;
 use super::link::{Credentials, Link, ServerCall};
+use super::names::Names;
 use super::near::Near;
 use super::tls::Security;
 
@@ -26,6 +27,8 @@ use super::tls::Security;
 pub(crate) struct Dialling {
     /// How long one may take.
     pub(crate) within: Duration,
+    /// Who knows the addresses of hosts.
+    pub(crate) names: Names,
     /// The broker of this process, if it is the one.
     pub(crate) near: Option<Arc<dyn Near>>,
     /// Who signs requests.
@@ -133,5 +136,45 @@ impl Peers {
 impl Slot {
     fn open_link(&self) -> Option<Link> {
         self.link.load().as_deref().filter(|link| !link.is_closed()).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    /// A limit on everything, so that a connection to the wrong place is a failure and no wait.
+    async fn in_time<T>(work: impl Future<Output = T>) -> T {
+        timeout(LIMIT, work).await.expect("in time")
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_elsewhere_since_the_last_connection_is_followed() {
+        let old = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let new = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let told = vec![old.local_addr().unwrap(), new.local_addr().unwrap()];
+        let (names, within) = (Names::Told(told, AtomicUsize::new(0)), LIMIT);
+        let dialling = Dialling { within, names, near: None, credentials: None, security: None };
+        let peers = Peers::new(mpsc::channel(1).0, dialling);
+
+        let first = in_time(peers.link("mq.example.com:9876")).await.unwrap();
+        drop(in_time(old.accept()).await.unwrap());
+        in_time(async {
+            while !first.is_closed() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let second = in_time(peers.link("mq.example.com:9876")).await.unwrap();
+        let (_server, _) = in_time(new.accept()).await.unwrap();
+        assert_eq!(second.address(), "mq.example.com:9876");
+        assert!(peers.is_open("mq.example.com:9876"));
     }
 }

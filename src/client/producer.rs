@@ -154,7 +154,7 @@ impl ProducerBuilder {
     where
         F: Future<Output = Decision> + Send + 'static,
     {
-        self.checker = Some(Checker(Arc::new(move |half| Box::pin(check(half)))));
+        self.checker = Some(Checker { check: Arc::new(move |half| Box::pin(check(half))), tracer: None });
         self
     }
 
@@ -194,6 +194,7 @@ impl ProducerBuilder {
         }
         let ProducerBuilder { client, group, send_timeout, retries, compression, checker, traces } = self;
         let tracer = traces.then(|| Tracer::start(&client, &group, "PRODUCE-1")).transpose()?;
+        let checker = checker.map(|checker| Checker { tracer: tracer.clone(), ..checker });
         client.hub.add_producer(&group, checker);
         let (faults, turn) = (Faults::default(), AtomicUsize::new(0));
         let state = State { client, group, send_timeout, retries, compression, faults, turn, tracer };

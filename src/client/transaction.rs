@@ -26,6 +26,7 @@ use super::error::ClientError;
 use super::message::{Message, Received};
 use super::producer::{Producer, SendReceipt};
 use super::queue::Queue;
+use super::trace::collector::Tracer;
 use super::trace::{Kind, Subject, Trace, What};
 
 /// What becomes of a transaction.
@@ -44,7 +45,11 @@ pub(crate) type Check = Arc<dyn Fn(Received) -> Pin<Box<dyn Future<Output = Deci
 
 /// The checker of a group.
 #[derive(Clone)]
-pub(crate) struct Checker(pub(crate) Check);
+pub(crate) struct Checker {
+    pub(crate) check: Check,
+    /// Where its decisions are told, if the producer that brought it traces.
+    pub(crate) tracer: Option<Tracer>,
+}
 
 /// A half message that wants its decision. One that is dropped undecided is asked about by the broker.
 #[derive(Debug)]
@@ -146,6 +151,7 @@ impl Transaction {
 /// Asks the checker about the message of a broker's question; gives the request that tells the broker.
 pub(crate) async fn answer_check(
     command: &Command,
+    store_host: &str,
     checker: impl FnOnce(&str) -> Option<(Text, Checker)>,
 ) -> Option<Command> {
     let asked: CheckTransactionStateHeader = command.header().ok()?;
@@ -158,7 +164,15 @@ pub(crate) async fn answer_check(
         queue_id: half.queue_id,
     };
     let topic = half.topic.clone();
-    let decision = (checker.0)(Received::new(half, Arc::new(queue))).await;
+    let half = Received::new(half, Arc::new(queue));
+    let subject = checker.tracer.as_ref().and_then(|_| Subject::of_received(&half));
+    let begun_ms = epoch_ms();
+    let decision = (checker.check)(half).await;
+    if let (Some(tracer), Some(subject)) = (&checker.tracer, subject) {
+        let subject = Subject { kind: Kind::Decided, ..subject };
+        let what = What::Ended { store_host: store_host.to_owned(), decision, by_check: true };
+        tracer.take(Trace { subject, region: None, begun_ms, what });
+    }
     let header = EndTransactionHeader {
         topic: Some(topic),
         producer_group: group,

@@ -113,6 +113,40 @@ async fn batches_transactions_and_failures_have_their_own_records() {
     broker.shutdown().await.unwrap();
 }
 
+#[tokio::test]
+async fn what_a_checker_decides_is_told_too() {
+    let any = ([127, 0, 0, 1], 0);
+    let quick = |settings: &mut troupemq::BrokerConfig| {
+        settings.transaction_time_out = 50;
+        settings.transaction_check_interval = 50;
+    };
+    let builder = Broker::builder().temporary().settings(quick).listen(any).listen_as_name_server(any);
+    let broker = builder.start().await.unwrap();
+    let names = broker.name_server_address().unwrap().to_string();
+    let far = Client::builder().name_servers(&names).connect().await.unwrap();
+    let checker = |_| async { Decision::Commit };
+    let producer = far.producer("p").trace(true).checker(checker).start().await.unwrap();
+    let undecided = producer.begin(Message::new("t", "half").tag("new").key("k1")).await.unwrap();
+    let half = undecided.message_id().to_owned();
+    drop(undecided);
+    let told = async {
+        loop {
+            let records = records(broker.client()).await;
+            if let Some(ended) = records.into_iter().find(|record| record[0] == "EndTransaction") {
+                return ended;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = timeout(LIMIT, told).await.expect("the decision is told");
+    let address = broker.address().unwrap().to_string();
+    let expected =
+        ["DefaultRegion", "p", "t", &half, "new", "k1", &address, "2", &half, "COMMIT_MESSAGE", "true"];
+    assert_eq!(ended[2..], expected);
+    far.shutdown().await;
+    broker.shutdown().await.unwrap();
+}
+
 /// What is told by the time that a client has ended which sent a message with and one without traces.
 async fn told_by_the_end(trace_on: bool) -> Vec<Vec<String>> {
     let any = ([127, 0, 0, 1], 0);

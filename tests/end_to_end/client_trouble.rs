@@ -309,6 +309,35 @@ async fn queues_are_assigned_by_the_broker_or_shared_by_the_members_if_it_cannot
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_member_hears_over_its_connection_of_everybody_who_comes_and_goes() {
+    let (tell, mut asked) = mpsc::unbounded_channel();
+    let behind = Behind::start(move |command| {
+        // A test that has ended does not listen any more.
+        let _ = (command.code == GetConsumerListByGroup::CODE).then(|| tell.send(()));
+        Verdict::Pass
+    });
+    let behind = behind.await;
+    let (far, near) = (behind.client().await, behind.broker.client());
+    near.create_topic("t", 4).await.unwrap();
+    let member = |client: &Client| client.consumer("g").subscribe("t", "*").stream();
+    let _stays = member(&far).await.unwrap();
+    // Without a word of the broker, it asks who the members are every 20 s: too seldom for this.
+    let heard = async {
+        asked.recv().await.expect("the proxy runs");
+        for _ in 0..4 {
+            while asked.try_recv().is_ok() {}
+            let passing = member(near).await.unwrap();
+            asked.recv().await.expect("the proxy runs");
+            while asked.try_recv().is_ok() {}
+            passing.shutdown().await;
+            asked.recv().await.expect("the proxy runs");
+        }
+    };
+    timeout(LIMIT, heard).await.expect("the broker tells of every change");
+    behind.broker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_the_broker_wants_popped_is_told_so() {
     let broker = Broker::builder().temporary().start().await.unwrap();
     let client = broker.client();
