@@ -73,6 +73,7 @@ use crate::credits::Credits;
 use crate::net::listener::{Listener, StopListening};
 use crate::net::sessions::{CloseAll, Sessions};
 use crate::poison::Poison;
+use crate::registrar::Settled;
 use crate::watchdog::{StandDown, Watchdog};
 
 /// How long sessions may take to write what waits when the node stops.
@@ -222,7 +223,8 @@ impl NodeHandle {
     /// Waits until every name server was told of the broker or could not be; false if that takes too long.
     pub async fn registered(&self, at_most: Duration) -> bool {
         let Some(cast) = self.broker() else { return true };
-        tokio::time::timeout(at_most, naming::settled(&cast.registrar)).await.is_ok()
+        // A registrar that is gone has nothing to wait for; the end of the node tells why.
+        tokio::time::timeout(at_most, cast.registrar.send(Settled)).await.is_ok()
     }
 
     /// Asks the node to stop; `ended` tells when it has.

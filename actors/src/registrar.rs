@@ -28,6 +28,7 @@ use self::call::{Caller, Failure, Told};
 use self::course::Course;
 use self::waiters::Waiters;
 use crate::config::{BrokerConfig, NodeClock};
+use crate::held::hold;
 use crate::net::sessions::Sessions;
 use crate::net::{Link, LinkId};
 use crate::topics::{MarkOrdered, Topics, TopicsChanged};
@@ -57,6 +58,11 @@ pub struct LinkLost(pub LinkId);
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "Vec<Standing>")]
 pub struct Standings;
+
+/// Answered when every name server was told of the broker or could not be. Sent by those who wait for a start.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub struct Settled;
 
 /// The connections to name servers that are there. Sent by those who ask one for a route.
 #[derive(Debug, Clone, Copy, Message)]
@@ -296,6 +302,17 @@ impl Handler<Standings> for Registrar {
             failure: server.failure.clone(),
         };
         self.servers.iter().map(standing).collect()
+    }
+}
+
+impl Handler<Settled> for Registrar {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: Settled, _: &mut Context<Registrar>) -> Self::Result {
+        let (held, settled) = hold();
+        let step = |server: &NameServer| u8::from(server.link.is_none() && server.failure.is_none());
+        self.waiters.add(self.servers.iter().map(step).collect(), held);
+        Box::pin(async { settled.await.unwrap_or_default() })
     }
 }
 

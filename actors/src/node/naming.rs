@@ -5,7 +5,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::Addr;
 use arc_swap::ArcSwap;
@@ -16,11 +15,8 @@ use troupemq_store::tables::TableFile;
 use crate::config::{BrokerConfig, BrokerPart, NodeConfig};
 use crate::directory::Directory;
 use crate::node::{NodeError, Stage};
-use crate::registrar::{Identity, Registrar, RegistrarParts, Standings, addresses};
+use crate::registrar::{Identity, Registrar, RegistrarParts, addresses};
 use crate::topics::{TellChanges, TopicParts, Topics};
-
-/// How often it is looked whether the name servers know the broker.
-const STEP: Duration = Duration::from_millis(1);
 
 /// The owner of the topics, and who tells the name servers of them.
 pub(super) struct Naming {
@@ -62,17 +58,6 @@ pub(super) fn start(
     #[expect(clippy::disallowed_methods, reason = "the first message of a mailbox that is empty")]
     topics.do_send(TellChanges(registrar.clone().recipient()));
     Ok(Naming { topics, registrar })
-}
-
-/// Waits until every name server was told of the broker or could not be.
-pub(super) async fn settled(registrar: &Addr<Registrar>) {
-    // A registrar that is gone has nothing to wait for; the end of the node tells why.
-    while let Ok(standings) = registrar.send(Standings).await {
-        if standings.iter().all(|standing| standing.is_registered || standing.failure.is_some()) {
-            return;
-        }
-        tokio::time::sleep(STEP).await;
-    }
 }
 
 fn identity(broker: &BrokerConfig, advertised: SocketAddr) -> Identity {

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{
@@ -112,6 +113,21 @@ fn a_broker_finds_a_name_server_that_comes_later_or_comes_back() {
     for node in [broker, first, second] {
         node.stop_and_wait().unwrap();
     }
+}
+
+#[test]
+fn who_waits_for_a_start_is_told_when_each_name_server_knows_or_cannot() {
+    let dir = tempfile::tempdir().unwrap();
+    let (names, gone) = (name_server(0), name_server(0));
+    let gone_at = at(&gone);
+    gone.stop_and_wait().unwrap();
+    let broker = broker_of(dir.path(), &[at(&names), gone_at]);
+    let is_registered = || actix_rt::System::new().block_on(broker.registered(Duration::from_secs(60)));
+    assert!(is_registered());
+    assert!(route(&mut Client::connect(at(&names)), "TBW102").is_some(), "asked once, it is there");
+    assert!(is_registered(), "who asks later is told at once");
+    broker.stop_and_wait().unwrap();
+    names.stop_and_wait().unwrap();
 }
 
 #[test]
