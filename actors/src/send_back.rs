@@ -97,7 +97,7 @@ async fn own_topic(
     let view = match cast.directory.topic(topic) {
         Some(view) => view,
         None => {
-            let wanted = EnsureGroupTopic { topic: topic.clone(), queue_nums, sys_flag };
+            let wanted = EnsureGroupTopic { topic: topic.clone(), queue_nums, sys_flag, order: false };
             cast.topics.send(wanted).await??
         }
     };

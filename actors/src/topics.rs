@@ -68,6 +68,8 @@ pub struct EnsureGroupTopic {
     pub queue_nums: i32,
     /// System flag it gets if it is made.
     pub sys_flag: i32,
+    /// Whether it is an ordered topic if it is made.
+    pub order: bool,
 }
 
 /// UPDATE_AND_CREATE_TOPIC, UPDATE_AND_CREATE_TOPIC_LIST: all of them or none. Answered when they are published.

@@ -21,7 +21,7 @@ use crate::net::{Answer, Call, Refusal};
 use crate::rebalance::members::{Beat, Changed, Member};
 use crate::rebalance::{MemberBeat, MemberLeft};
 use crate::topic::UNIT_SUBSCRIBED;
-use crate::topics::EnsureGroupTopic;
+use crate::topics::{EnsureGroupTopic, MarkOrdered};
 
 /// Answers HEART_BEAT.
 pub async fn heart_beat(cast: &BrokerCast, call: &Call) -> Answer {
@@ -63,10 +63,15 @@ async fn member_beat(
     let group = group_view(cast, &consumer.group_name).await?;
     let config = group.config();
     let topic = retry_topic(group.name());
-    if cast.directory.topic(&topic).is_none() {
-        let sys_flag = if consumer.unit_mode { UNIT_SUBSCRIBED } else { 0 };
-        let queue_nums = config.retry_queue_nums;
-        cast.topics.send(EnsureGroupTopic { topic, queue_nums, sys_flag }).await??;
+    let order = reads_in_order(cast, consumer);
+    match cast.directory.topic(&topic) {
+        Some(retry) if order && !retry.config.order => cast.topics.send(MarkOrdered(vec![topic])).await?,
+        Some(_) => {}
+        None => {
+            let sys_flag = if consumer.unit_mode { UNIT_SUBSCRIBED } else { 0 };
+            let queue_nums = config.retry_queue_nums;
+            cast.topics.send(EnsureGroupTopic { topic, queue_nums, sys_flag, order }).await??;
+        }
     }
     let beat = Beat {
         link: call.link.id(),
@@ -82,6 +87,12 @@ async fn member_beat(
         fingerprint: data.heartbeat_fingerprint,
     };
     Ok(group.coordinator().send(MemberBeat(beat)).await?)
+}
+
+/// Whether one of the topics that are subscribed is an ordered one: then the retry topic is one too.
+fn reads_in_order(cast: &BrokerCast, consumer: &ConsumerData) -> bool {
+    let is_ordered = |topic: &Text| cast.directory.topic(topic).is_some_and(|view| view.config.order);
+    consumer.subscription_data_set.iter().any(|subscription| is_ordered(&subscription.topic))
 }
 
 /// The view of a group, made if that is allowed.

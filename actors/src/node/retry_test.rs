@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::group::SubscriptionGroupConfig;
+use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
 use troupemq_codec::loose_json::to_fastjson;
 use troupemq_codec::message::Message;
 use troupemq_codec::request::*;
@@ -14,6 +15,7 @@ use troupemq_codec::topic::MessageQueue;
 use troupemq_store::ManualClock;
 
 use super::delivery_test::{NOW_MS, back, count, join, start, stored, wait_for};
+use crate::node::NodeHandle;
 use crate::testing::{Client, request, send_request};
 
 const RETRY: &str = "%RETRY%Group";
@@ -216,6 +218,58 @@ fn the_retry_topic_is_there_after_the_first_heartbeat_and_read_from_its_begin() 
     let offset = answer.header::<QueryConsumerOffsetReplyHeader>().expect("an offset").queue_offset;
     assert_eq!((answer.response_code(), offset), (ResponseCode::SUCCESS, 0));
     node.stop_and_wait().expect("a clean stop");
+}
+
+/// 4.9: a group that reads an ordered topic has an ordered retry topic, also if that was made before.
+#[test]
+fn the_retry_topic_of_a_group_that_reads_an_ordered_topic_is_ordered() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    let mut make = |topic: &str, order| {
+        let header = UpdateAndCreateTopicHeader {
+            topic: topic.into(),
+            default_topic: "TBW102".into(),
+            read_queue_nums: 1,
+            write_queue_nums: 1,
+            perm: 6,
+            topic_filter_type: "SINGLE_TAG".into(),
+            order: Some(order),
+            ..UpdateAndCreateTopicHeader::default()
+        };
+        assert_eq!(client.call(request::<UpdateAndCreateTopic>(&header)).code, 0);
+    };
+    make("InOrder", true);
+    make("Plain", false);
+    let directory = &node.broker().unwrap().directory;
+    let is_ordered = |topic: &str| directory.topic(topic).expect("it was made").config.order;
+    let _members = [subscribe(&node, "First", "InOrder"), subscribe(&node, "Later", "Plain")];
+    assert_eq!((is_ordered("%RETRY%First"), is_ordered("%RETRY%Later")), (true, false));
+    let _member = subscribe(&node, "Later", "InOrder");
+    // One save after the other: when this topic is published, the mark is.
+    make("Other", false);
+    assert!(is_ordered("%RETRY%Later"));
+    node.stop_and_wait().expect("a clean stop");
+}
+
+fn subscribe(node: &NodeHandle, group: &str, topic: &str) -> Client {
+    let subscription =
+        SubscriptionData { topic: topic.into(), sub_string: "*".into(), ..SubscriptionData::default() };
+    let consumer = ConsumerData {
+        group_name: group.into(),
+        subscription_data_set: vec![subscription],
+        ..ConsumerData::default()
+    };
+    let data = HeartbeatData {
+        client_id: "client-1".into(),
+        consumer_data_set: vec![consumer],
+        ..HeartbeatData::default()
+    };
+    let mut member = Client::of(node);
+    member.send(request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into()));
+    while !member.receive().expect("an answer comes").is_response() {}
+    member
 }
 
 /// What waits for its time or its decision cannot be had early by sending it back.

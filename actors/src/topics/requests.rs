@@ -32,7 +32,11 @@ impl Handler<EnsureTopic> for Topics {
         self.reload();
         let (topic, now_ms) = (&wanted.topic, self.now_ms());
         let made = match names::is_of_group(topic) {
-            true => self.table.create_for_group(topic, 1, 0, now_ms),
+            true => {
+                let (topic, queue_nums) = (topic.clone(), 1);
+                let wanted = EnsureGroupTopic { topic, queue_nums, sys_flag: 0, order: false };
+                self.table.create_for_group(&wanted, now_ms)
+            }
             false => self.table.create_from(topic, &wanted.template, wanted.queue_nums, now_ms),
         };
         self.view_of(made, context)
@@ -47,7 +51,7 @@ impl Handler<EnsureGroupTopic> for Topics {
             return Box::pin(std::future::ready(Ok(view)));
         }
         let now_ms = self.now_ms();
-        let made = self.table.create_for_group(&wanted.topic, wanted.queue_nums, wanted.sys_flag, now_ms);
+        let made = self.table.create_for_group(&wanted, now_ms);
         self.view_of(made, context)
     }
 }

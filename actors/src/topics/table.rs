@@ -13,6 +13,7 @@ use troupemq_codec::topic::{
 };
 use troupemq_codec::{ResponseCode, Text};
 
+use super::EnsureGroupTopic;
 use crate::net::Refusal;
 use crate::topic::state::{QUEUES_MAX, TopicChange};
 use crate::topic::{built_in, names};
@@ -136,16 +137,15 @@ impl TopicTable {
     /// Makes a topic of a group (retry, dead letters) if there is none, with read and write permission.
     pub fn create_for_group(
         &mut self,
-        topic: &Text,
-        queues: i32,
-        sys_flag: i32,
+        wanted: &EnsureGroupTopic,
         now_ms: i64,
     ) -> Result<Arc<TopicConfig>, Refusal> {
-        names::check_of_group(topic)?;
-        if let Some(config) = self.topics.get(topic) {
+        names::check_of_group(&wanted.topic)?;
+        if let Some(config) = self.topics.get(&wanted.topic) {
             return Ok(config.clone());
         }
-        let config = TopicConfig { topic_sys_flag: sys_flag, ..plain(topic, queues.clamp(1, QUEUES_MAX)) };
+        let plain = plain(&wanted.topic, wanted.queue_nums.clamp(1, QUEUES_MAX));
+        let config = TopicConfig { topic_sys_flag: wanted.sys_flag, order: wanted.order, ..plain };
         self.put_new(config, now_ms)
     }
 

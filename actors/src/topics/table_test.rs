@@ -116,14 +116,19 @@ fn without_automatic_topics_only_other_templates_serve() {
     assert!(TopicTable::new(TopicConfigTable::default(), manual).get("TBW102").is_none());
 }
 
+fn wanted(topic: &str, queue_nums: i32, sys_flag: i32, order: bool) -> EnsureGroupTopic {
+    EnsureGroupTopic { topic: text(topic), queue_nums, sys_flag, order }
+}
+
 #[test]
 fn a_topic_of_a_group_needs_no_template() {
     let mut table = table();
-    let made = table.create_for_group(&text("%RETRY%g"), 2, 1, 5).unwrap();
-    assert_eq!((made.read_queue_nums, made.perm, made.topic_sys_flag), (2, 6, 1));
-    assert_eq!(table.create_for_group(&text("%DLQ%g"), 0, 0, 5).unwrap().write_queue_nums, 1);
-    assert!(table.create_for_group(&text(&"x".repeat(255)), 1, 0, 5).is_ok());
-    assert!(table.create_for_group(&text(&"x".repeat(256)), 1, 0, 5).is_err());
+    let made = table.create_for_group(&wanted("%RETRY%g", 2, 1, true), 5).unwrap();
+    assert_eq!((made.read_queue_nums, made.perm, made.topic_sys_flag, made.order), (2, 6, 1, true));
+    let dead = table.create_for_group(&wanted("%DLQ%g", 0, 0, false), 5).unwrap();
+    assert_eq!((dead.write_queue_nums, dead.order), (1, false));
+    assert!(table.create_for_group(&wanted(&"x".repeat(255), 1, 0, false), 5).is_ok());
+    assert!(table.create_for_group(&wanted(&"x".repeat(256), 1, 0, false), 5).is_err());
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn question(cast: &BrokerCast, view: &HalfView<'_>, (copy, properties): (&Stored
 async fn give_up(cast: &BrokerCast, view: &HalfView<'_>, old: i64) -> Result<i64, Refusal> {
     let topic = Text::from_static(GIVEN_UP_TOPIC);
     if cast.directory.topic(&topic).is_none() {
-        cast.topics.send(EnsureGroupTopic { topic, queue_nums: 1, sys_flag: 0 }).await??;
+        cast.topics.send(EnsureGroupTopic { topic, queue_nums: 1, sys_flag: 0, order: false }).await??;
     }
     let pieces = [view.record.properties().as_bytes()];
     let body = format!("{old},");
