@@ -155,8 +155,14 @@ fn over(samples: &VecDeque<Sample>, of: Of) -> BrokerStatsItem {
 
 #[cfg(test)]
 mod tests {
+    use troupemq_codec::Request;
+    use troupemq_codec::loose_json::to_fastjson;
+    use troupemq_codec::request::{ViewBrokerStatsData, ViewBrokerStatsDataHeader};
+
     use super::super::counters::Counters;
     use super::*;
+    use crate::golden::conversation;
+    use crate::golden::replay::{Asked, asked};
 
     #[test]
     fn a_minute_is_the_difference_of_its_ends() {
@@ -186,6 +192,35 @@ mod tests {
         assert_eq!(minute(Of::Latency), BrokerStatsItem { avgpt: 7.0, sum: 7, tps: 0.7 });
         assert_eq!(minute(Of::SentBack), BrokerStatsItem { avgpt: 1.0, sum: 1, tps: 0.1 });
         assert_eq!(statistics.of_group("others", Of::Messages), BrokerStats::default());
+    }
+
+    /// Java's broker was sent two messages in each 10 s, one by one, and had them pulled so.
+    /// What a group was given before its first sample is not in a sum: here that is the first of eight.
+    #[test]
+    fn the_sums_that_java_told_of_such_a_minute_are_told() {
+        let (counters, mut statistics) = (Counters::default(), Statistics::default());
+        for tick in 0..=7 {
+            statistics.sample(10_000 * tick, counters.read());
+            for _ in 0..2 {
+                counters.put(1, 100);
+                counters.got("pg_adm_c", (1, 100), 0);
+            }
+        }
+        let mut compared = 0;
+        let frames = conversation("mqadmin-statsAll-2", "broker");
+        for Asked { request, java } in asked(&frames) {
+            let Some(java) = java.filter(|_| request.command.code == ViewBrokerStatsData::CODE) else {
+                continue;
+            };
+            let header: ViewBrokerStatsDataHeader = request.command.header().unwrap();
+            let ours = match header.key.split_once('@') {
+                Some((_, group)) => statistics.of_group(group, Of::Messages),
+                None => statistics.of_topic(Of::Messages),
+            };
+            assert_eq!(to_fastjson(&ours), java.body, "{header:?}");
+            compared += 1;
+        }
+        assert_eq!(compared, 2, "TOPIC_PUT_NUMS and GROUP_GET_NUMS");
     }
 
     #[test]
