@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use troupemq_store::LogReader;
 
@@ -25,10 +25,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// The handle by which sessions reach the readers; cheap to clone. The threads end when the last is dropped.
 #[derive(Debug, Clone)]
-pub struct ColdReaders {
-    threads: Arc<[SyncSender<Job>]>,
-    next: Arc<AtomicUsize>,
-}
+pub struct ColdReaders(Arc<Lines<Job>>);
 
 #[derive(Debug)]
 struct Job {
@@ -36,29 +33,46 @@ struct Job {
     parcel: Box<Parcel>,
 }
 
+/// What waits for each thread.
+#[derive(Debug)]
+struct Lines<J> {
+    threads: Vec<SyncSender<J>>,
+    next: AtomicUsize,
+}
+
+impl<J> Lines<J> {
+    /// The lines, and the other end of each for its thread.
+    fn new() -> (Lines<J>, Vec<Receiver<J>>) {
+        let (threads, ends) = (0..THREADS).map(|_| sync_channel(WAITING_MAX)).unzip();
+        (Lines { threads, next: AtomicUsize::new(0) }, ends)
+    }
+
+    /// Lines a job up for the thread whose turn it is. A job that finds no room there, or nobody, comes back.
+    fn line_up(&self, job: J) -> Result<(), J> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
+        self.threads[at].try_send(job).map_err(|refused| match refused {
+            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
+        })
+    }
+}
+
 impl ColdReaders {
     /// Starts the threads.
     pub fn start(log: &LogReader, poison: &Poison) -> std::io::Result<ColdReaders> {
-        let mut threads = Vec::with_capacity(THREADS);
-        for at in 0..THREADS {
-            let (sender, jobs) = sync_channel(WAITING_MAX);
+        let (lines, ends) = Lines::new();
+        for (at, jobs) in ends.into_iter().enumerate() {
             let (log, vital) = (log.clone(), poison.guard("ColdReaders"));
             std::thread::Builder::new().name(format!("cold-reader-{at}")).spawn(move || {
                 let _vital = vital;
                 work(&jobs, &log);
             })?;
-            threads.push(sender);
         }
-        Ok(ColdReaders { threads: threads.into(), next: Arc::default() })
+        Ok(ColdReaders(Arc::new(lines)))
     }
 
     /// Fetches what a pull found; the pull comes back to its session.
     pub(crate) fn fetch(&self, reading: Reading, parcel: Box<Parcel>) {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
-        let job = Job { ranges: reading.cold, parcel };
-        if let Err(undelivered) = self.threads[at].try_send(job) {
-            let (std::sync::mpsc::TrySendError::Full(job) | std::sync::mpsc::TrySendError::Disconnected(job)) =
-                undelivered;
+        if let Err(job) = self.0.line_up(Job { ranges: reading.cold, parcel }) {
             give_back(job.parcel);
         }
     }
@@ -80,4 +94,31 @@ fn give_back(parcel: Box<Parcel>) {
     let link = parcel.link.clone();
     // A session that is gone needs no answer.
     let _ = link.hand(ToSession::Resume(parcel));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_finds_no_room_comes_back_at_once_and_the_others_stay() {
+        let (lines, ends) = Lines::new();
+        let room = THREADS * WAITING_MAX;
+        for job in 0..room {
+            assert_eq!(lines.line_up(job), Ok(()));
+        }
+        for job in room..room + THREADS {
+            assert_eq!(lines.line_up(job), Err(job));
+        }
+        assert_eq!(ends[0].try_recv(), Ok(0));
+        assert_eq!(lines.line_up(room), Ok(()), "there is room again");
+        assert_eq!(ends[1].iter().take(WAITING_MAX).count(), WAITING_MAX);
+    }
+
+    #[test]
+    fn a_read_comes_back_if_the_thread_is_gone() {
+        let (lines, ends) = Lines::new();
+        drop(ends);
+        assert_eq!(lines.line_up(7), Err(7));
+    }
 }

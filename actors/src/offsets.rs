@@ -75,7 +75,7 @@ pub struct TakeReset(pub GroupQueue);
 
 /// Go on at these offsets, by queue id. Sent by administration.
 #[derive(Debug, Message)]
-#[rtype(result = "()")]
+#[rtype(result = "Result<(), Refusal>")]
 pub struct ResetOffsets {
     /// The consumer group.
     pub group: Text,
@@ -128,7 +128,7 @@ pub struct GroupsOfTopic(pub Text);
 
 /// Copy the offsets of one group to another. Sent by CLONE_GROUP_OFFSET.
 #[derive(Debug, Message)]
-#[rtype(result = "()")]
+#[rtype(result = "Result<(), Refusal>")]
 pub struct CloneGroup {
     /// Where from.
     pub from: Text,
@@ -308,13 +308,15 @@ impl Handler<TakeReset> for ConsumerOffsets {
 }
 
 impl Handler<ResetOffsets> for ConsumerOffsets {
-    type Result = ();
+    type Result = Result<(), Refusal>;
 
-    fn handle(&mut self, reset: ResetOffsets, _: &mut Self::Context) {
+    fn handle(&mut self, reset: ResetOffsets, _: &mut Self::Context) -> Self::Result {
+        let mut had_room = true;
         for (queue_id, queue_offset) in reset.queue_offsets {
-            self.progress.reset(&reset.group, &reset.topic, queue_id, queue_offset);
+            had_room &= self.progress.reset(&reset.group, &reset.topic, queue_id, queue_offset);
         }
         self.publish_resets();
+        if had_room { Ok(()) } else { Err(answers::full(&reset.group, &reset.topic)) }
     }
 }
 
@@ -355,10 +357,11 @@ impl Handler<GroupsOfTopic> for ConsumerOffsets {
 }
 
 impl Handler<CloneGroup> for ConsumerOffsets {
-    type Result = ();
+    type Result = Result<(), Refusal>;
 
-    fn handle(&mut self, CloneGroup { from, to, topic }: CloneGroup, _: &mut Self::Context) {
-        self.progress.clone_group(&from, &to, topic.as_deref());
+    fn handle(&mut self, CloneGroup { from, to, topic }: CloneGroup, _: &mut Self::Context) -> Self::Result {
+        let had_room = self.progress.clone_group(&from, &to, topic.as_deref());
+        if had_room { Ok(()) } else { Err(answers::full(&to, topic.as_deref().unwrap_or("*"))) }
     }
 }
 

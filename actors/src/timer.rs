@@ -44,10 +44,6 @@ const LOOK_SOONEST_MS: i64 = 1;
 const AGAIN_AFTER_MS: i64 = 100;
 /// How long before its time a slot is opened: then its records are read when the first of them is due.
 const OPEN_AHEAD_MS: i64 = 250;
-/// Slots opened at a time.
-const OPENED_MAX: usize = 256;
-/// Timers in open slots above which no further slot is opened ahead.
-const OPEN_MAX: usize = 65_536;
 /// How often the check point is noted.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// How often files that are no longer needed are looked for.
@@ -178,18 +174,15 @@ impl Timer {
             return wanted;
         }
         let ahead_ms = now_ms + OPEN_AHEAD_MS;
-        let to_ms = ahead_ms - ahead_ms.rem_euclid(self.store.precision_ms()) + self.store.precision_ms();
-        let mut units = 0;
-        while self.open.waiting() < OPEN_MAX && units < READ_MAX && wanted.slots.len() < OPENED_MAX {
-            let Some(slot_ms) = self.store.next_slot(self.open.open_to_ms(), to_ms) else {
-                self.open.opened_to(to_ms);
-                break;
-            };
+        let step_ms = self.store.precision_ms();
+        let to_ms = ahead_ms - ahead_ms.rem_euclid(step_ms) + step_ms;
+        self.open.open_ahead(to_ms, step_ms, |from_ms| {
+            let slot_ms = self.store.next_slot(from_ms, to_ms)?;
             let slot = self.store.slot(slot_ms);
-            units += usize::try_from(slot.count).unwrap_or(0);
+            let units = usize::try_from(slot.count).unwrap_or(0);
             wanted.slots.push(slot);
-            self.open.opened_to(slot_ms + self.store.precision_ms());
-        }
+            Some((slot_ms, units))
+        });
         wanted
     }
 

@@ -53,7 +53,7 @@ pub async fn reset_offset(cast: &BrokerCast, call: &Call) -> Answer {
     };
     let reset =
         ResetOffsets { group: header.group, topic: topic.name.clone(), queue_offsets: queue_offsets.clone() };
-    cast.offsets.send(reset).await?;
+    cast.offsets.send(reset).await??;
     body(&named(cast, &topic.name, &queue_offsets))
 }
 
@@ -176,7 +176,7 @@ pub async fn clone_offset(cast: &BrokerCast, call: &Call) -> Answer {
             continue;
         }
         let (from, to) = (header.source_group.clone(), header.target_group.clone());
-        cast.offsets.send(CloneGroup { from, to, topic: Some(topic) }).await?;
+        cast.offsets.send(CloneGroup { from, to, topic: Some(topic) }).await??;
     }
     Ok(Command::response(ResponseCode::SUCCESS))
 }

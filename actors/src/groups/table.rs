@@ -40,6 +40,7 @@ pub struct GroupTable {
     forbidden: BTreeMap<Text, BTreeMap<Text, i32>>,
     version: DataVersion,
     rules: GroupRules,
+    groups_max: usize,
 }
 
 /// What may be made of itself.
@@ -62,7 +63,8 @@ impl GroupTable {
             let name = Text::from_static(name);
             groups.entry(name.clone()).or_insert_with(|| Arc::new(plain(name)));
         }
-        GroupTable { groups, forbidden: saved.forbidden_table, version: saved.data_version, rules }
+        let (forbidden, version) = (saved.forbidden_table, saved.data_version);
+        GroupTable { groups, forbidden, version, rules, groups_max: GROUPS_MAX }
     }
 
     /// The configuration of a group.
@@ -133,8 +135,10 @@ impl GroupTable {
     }
 
     fn place(&mut self, config: SubscriptionGroupConfig) -> Result<Arc<SubscriptionGroupConfig>, Refusal> {
-        if !self.groups.contains_key(&config.group_name) && self.groups.len() >= GROUPS_MAX {
-            let remark = format!("the table of groups is full: limit {GROUPS_MAX}");
+        let (has, limit) = (self.groups.len(), self.groups_max);
+        if has >= limit && !self.groups.contains_key(&config.group_name) {
+            let name = &config.group_name;
+            let remark = format!("the broker has {has} groups, {name} is not made: limit {limit}");
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
         }
         let config = Arc::new(config);
@@ -303,6 +307,23 @@ mod tests {
         assert!(!groups.remove("g", 1));
         assert!(!groups.remove("TOOLS_CONSUMER", 1));
         assert_eq!(groups.iter().count(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn a_full_table_refuses_a_new_group_with_its_limit_and_changes_those_it_has() {
+        let mut groups = table(true);
+        groups.groups_max = BUILT_IN.len() + 1;
+        let limit = groups.groups_max;
+        groups.ensure(&Text::from("g"), 0).expect("the last one");
+        let full = format!("the broker has {limit} groups, h is not made: limit {limit}");
+        for refused in [groups.ensure(&Text::from("h"), 1), groups.put(plain(Text::from("h")), 1)] {
+            let refusal = refused.expect_err("one too many");
+            assert_eq!((refusal.code, refusal.remark), (ResponseCode::SYSTEM_ERROR, full.clone()));
+        }
+        assert_eq!(groups.table().data_version.counter, 1);
+        let config = SubscriptionGroupConfig { retry_max_times: 3, ..plain(Text::from("g")) };
+        assert_eq!(groups.put(config, 2).expect("is there").retry_max_times, 3);
+        assert!(groups.remove("g", 3) && groups.ensure(&Text::from("h"), 4).is_ok(), "there is room again");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use troupemq_codec::{Command, ResponseCode, Text};
 use super::kv::{Namespace, ORDER_TOPICS};
 use super::liveness::BrokerAddress;
 use super::registry::{EnterTopic, Heard, Register, Unregister};
-use super::routes::{Registered, Registration, TopicQueues};
+use super::routes::{PAIRS_MAX, Registered, Registration, TopicQueues};
 use crate::cast::NameServerCast;
 use crate::net::{Answer, Call, Refusal};
 
@@ -42,8 +42,12 @@ pub(super) async fn register_broker(cast: &NameServerCast, call: &Call) -> Answe
         Registered::Incomplete => {
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, "register broker failed"));
         }
-        Registered::Full => {
-            return Err(Refusal::new(ResponseCode::SYSTEM_BUSY, "the route tables are full"));
+        Registered::Full { has, new, limit } => {
+            let remark = format!(
+                "the broker is not registered, its topics find no room: {has} pairs of broker and topic are known, \
+                 {new} would be new, limit {limit}"
+            );
+            return Err(Refusal::new(ResponseCode::SYSTEM_BUSY, remark));
         }
     }
     let answer = Command::response(ResponseCode::SUCCESS).with_header(&reply);
@@ -94,9 +98,10 @@ pub(super) async fn register_topic(cast: &NameServerCast, call: &Call) -> Answer
     let route: TopicRouteData = from_loose(&call.command.body)?;
     let queues = route.queue_datas.iter().map(|data| (Text::from(data.broker_name.as_str()), data.into()));
     let topic = Text::from(header.topic.as_str());
-    let all_known = cast.routes.send(EnterTopic { topic, queues: queues.collect() }).await?;
-    if !all_known {
-        tracing::warn!(topic = %header.topic, "topic names a broker that is not registered");
+    let all_entered = cast.routes.send(EnterTopic { topic, queues: queues.collect() }).await?;
+    if !all_entered {
+        tracing::warn!(topic = %header.topic, limit = PAIRS_MAX,
+            "a topic names a broker that is not registered, or finds no room: it is not entered there");
     }
     Ok(Command::response(ResponseCode::SUCCESS))
 }

@@ -97,7 +97,14 @@ pub enum Registered {
     /// The first registration of an id has to name more than one topic: refused.
     Incomplete,
     /// The tables are full: refused.
-    Full,
+    Full {
+        /// (topic, broker) pairs they hold.
+        has: usize,
+        /// Pairs that would come on top.
+        new: usize,
+        /// Pairs they hold at most.
+        limit: usize,
+    },
 }
 
 /// Where a slave finds its master.
@@ -110,7 +117,7 @@ pub struct MasterOf {
 }
 
 /// The tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RouteTables {
     /// Topic → broker name → queues.
     topics: BTreeMap<Text, BTreeMap<Text, TopicQueues>>,
@@ -121,6 +128,20 @@ pub struct RouteTables {
     liveness: Liveness,
     /// (topic, broker) pairs in `topics`.
     pairs: usize,
+    pairs_max: usize,
+}
+
+impl Default for RouteTables {
+    fn default() -> RouteTables {
+        RouteTables {
+            topics: BTreeMap::new(),
+            brokers: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+            liveness: Liveness::default(),
+            pairs: 0,
+            pairs_max: PAIRS_MAX,
+        }
+    }
 }
 
 impl RouteTables {
@@ -193,11 +214,12 @@ impl RouteTables {
         self.liveness.get(broker).map(|alive| alive.version)
     }
 
-    /// Enters queues of a topic on known brokers (REGISTER_TOPIC_IN_NAMESRV); stops at an unknown broker and
-    /// tells whether all were known.
+    /// Enters queues of a topic on known brokers (REGISTER_TOPIC_IN_NAMESRV); stops at an unknown broker, or where
+    /// the tables are full, and tells whether all were entered.
     pub fn enter_topic(&mut self, topic: &Text, queues: &[(Text, TopicQueues)]) -> bool {
         for (broker, queues) in queues {
-            if !self.brokers.contains_key(broker) || self.pairs >= PAIRS_MAX {
+            let has_room = self.pairs < self.pairs_max || self.has_queues(topic, broker);
+            if !self.brokers.contains_key(broker) || !has_room {
                 return false;
             }
             self.enter_queues(topic, broker, *queues);
@@ -243,8 +265,17 @@ impl RouteTables {
         if known.is_none() && new.topics.len() == 1 {
             return Some(Registered::Incomplete);
         }
-        let is_full = self.pairs.saturating_add(new.topics.len()) > PAIRS_MAX;
-        is_full.then_some(Registered::Full)
+        let (has, limit) = (self.pairs, self.pairs_max);
+        if has.saturating_add(new.topics.len()) <= limit {
+            return None;
+        }
+        // What a broker tells again takes no further room.
+        let new = new.topics.iter().filter(|(topic, _)| !self.has_queues(topic, &new.name)).count();
+        (has + new > limit).then_some(Registered::Full { has, new, limit })
+    }
+
+    fn has_queues(&self, topic: &str, broker: &str) -> bool {
+        self.topics.get(topic).is_some_and(|brokers| brokers.contains_key(broker))
     }
 
     /// A broker that changed its name stands under the new one only.
@@ -297,8 +328,7 @@ impl RouteTables {
         let is_changed = is_first || self.version(key) != Some(new.version);
         let is_read_only = new.id != MASTER_ID && new.acting_master == Some(true);
         for (topic, queues) in &new.topics {
-            let has = self.topics.get(topic).is_some_and(|brokers| brokers.contains_key(&new.name));
-            if has && !is_changed {
+            if !is_changed && self.has_queues(topic, &new.name) {
                 continue;
             }
             let mut queues = *queues;

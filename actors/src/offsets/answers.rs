@@ -19,7 +19,7 @@ use troupemq_codec::{Command, Header, ResponseCode, request};
 use troupemq_store::consume_queue::Boundary;
 use troupemq_store::{ConsumeQueue, Unit};
 
-use super::progress::Committed;
+use super::progress::{Committed, QUEUES_MAX};
 use super::{CommitOffset, GroupQueue, MoveOffset, QueryOffset};
 use crate::cast::BrokerCast;
 use crate::heartbeat::answers::group_view;
@@ -111,11 +111,17 @@ pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
         Committed::Reset => {
             Ok(Command::response(ResponseCode::SUCCESS).with_remark("Offset has been previously reset"))
         }
-        Committed::Full => Err(Refusal::new(
-            ResponseCode::SYSTEM_ERROR,
-            format!("the table of offsets is full: limit {} queues", super::progress::QUEUES_MAX),
-        )),
+        Committed::Full => Err(full(&of.group, &of.topic)),
     }
+}
+
+/// The refusal of an offset for which the table has no room.
+pub(super) fn full(group: &str, topic: &str) -> Refusal {
+    let remark = format!(
+        "an offset of group {group} in topic {topic} is not kept: the table of offsets is full, limit {QUEUES_MAX} \
+         queues"
+    );
+    Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
 }
 
 /// Reports a commit that does not count.

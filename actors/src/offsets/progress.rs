@@ -36,7 +36,7 @@ pub enum Committed {
     },
     /// A reset is pending: the commit is from before it and does not count.
     Reset,
-    /// The table holds [`QUEUES_MAX`] queues already.
+    /// The table holds [`QUEUES_MAX`] queues already, and this is none of them.
     Full,
 }
 
@@ -64,17 +64,36 @@ struct SentBack {
 type Queues = BTreeMap<i32, QueueProgress>;
 
 /// Committed offsets, pending resets and pulled offsets of all groups.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Progress {
     groups: HashMap<Text, HashMap<Text, Queues>>,
     queue_count: usize,
+    queues_max: usize,
     commits: u64,
     versions: u64,
     is_changed: bool,
     resets_pending: usize,
 }
 
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress::with_room_for(QUEUES_MAX)
+    }
+}
+
 impl Progress {
+    fn with_room_for(queues_max: usize) -> Progress {
+        Progress {
+            groups: HashMap::new(),
+            queue_count: 0,
+            queues_max,
+            commits: 0,
+            versions: 0,
+            is_changed: false,
+            resets_pending: 0,
+        }
+    }
+
     /// Stores the next offset to consume.
     pub fn commit(&mut self, group: &Text, topic: &Text, queue_id: i32, queue_offset: i64) -> Committed {
         let Some(queue) = self.queue_mut(group, topic, queue_id) else { return Committed::Full };
@@ -145,9 +164,10 @@ impl Progress {
         queue.pulled.max(queue.committed)
     }
 
-    /// Asks that the group go on at `queue_offset` with its next pull or pop; the last request wins.
-    pub fn reset(&mut self, group: &Text, topic: &Text, queue_id: i32, queue_offset: i64) {
-        let Some(queue) = self.queue_mut(group, topic, queue_id) else { return };
+    /// Asks that the group go on at `queue_offset` with its next pull or pop; the last request wins. Tells whether
+    /// the table had room for it.
+    pub fn reset(&mut self, group: &Text, topic: &Text, queue_id: i32, queue_offset: i64) -> bool {
+        let Some(queue) = self.queue_mut(group, topic, queue_id) else { return false };
         let was_pending = queue.reset.replace(queue_offset).is_some();
         queue.committed = Some(queue_offset);
         queue.pulled = None;
@@ -155,6 +175,7 @@ impl Progress {
         self.resets_pending += usize::from(!was_pending);
         self.versions += 1;
         self.is_changed = true;
+        true
     }
 
     /// Takes the pending reset: the caller hands it to the client, and commits count again, those back to it too.
@@ -189,20 +210,23 @@ impl Progress {
             .collect()
     }
 
-    /// Copies the stored offsets of one group to another, for one topic or for all (CLONE_GROUP_OFFSET).
-    pub fn clone_group(&mut self, from: &str, to: &Text, topic: Option<&str>) {
+    /// Copies the stored offsets of one group to another, for one topic or for all (CLONE_GROUP_OFFSET). Tells
+    /// whether the table had room for all of them.
+    pub fn clone_group(&mut self, from: &str, to: &Text, topic: Option<&str>) -> bool {
         let topics: Vec<(Text, BTreeMap<i32, i64>)> = self
             .topics_of(from)
             .into_iter()
             .filter(|name| topic.is_none_or(|wanted| wanted == name.as_str()))
             .map(|name| (name.clone(), self.of_topic(from, &name)))
             .collect();
+        let mut had_room = true;
         for (name, queues) in topics {
             for (queue_id, queue_offset) in queues {
                 self.send_back(to, &name, queue_id, queue_offset);
-                self.commit(to, &name, queue_id, queue_offset);
+                had_room &= self.commit(to, &name, queue_id, queue_offset) != Committed::Full;
             }
         }
+        had_room
     }
 
     /// Forgets a group, after its deletion.
@@ -251,7 +275,7 @@ impl Progress {
 
     fn queue_mut(&mut self, group: &Text, topic: &Text, queue_id: i32) -> Option<&mut QueueProgress> {
         if self.queue(group, topic, queue_id).is_none() {
-            if self.queue_count >= QUEUES_MAX {
+            if self.queue_count >= self.queues_max {
                 return None;
             }
             self.queue_count += 1;
@@ -385,6 +409,26 @@ mod tests {
         progress.clone_group("g", &text("copy"), Some("t"));
         assert_eq!(progress.topics_of("copy"), vec![text("t")]);
         assert_eq!(progress.query("copy", "t", 3), Some(30));
+    }
+
+    #[test]
+    fn a_full_table_refuses_queues_it_does_not_know_and_moves_those_it_has() {
+        let (mut progress, group, topic) = (Progress::with_room_for(2), text("g"), text("t"));
+        progress.commit(&group, &topic, 0, 7);
+        progress.note_pulled(&group, &topic, 1, (0, 5));
+        assert_eq!(progress.commit(&group, &topic, 2, 1), Committed::Full);
+        assert!(!progress.reset(&group, &topic, 2, 1) && !progress.clone_group("g", &text("copy"), None));
+        progress.note_pulled(&group, &topic, 2, (0, 5));
+        assert_eq!((progress.query("g", "t", 2), progress.pulled("g", "t", 2)), (None, None));
+        assert_eq!((progress.resets_pending(), progress.topics_of("copy")), (0, vec![]));
+        assert_eq!(progress.commit(&group, &topic, 0, 8), Committed::Stored { before: Some(7) });
+        assert!(progress.reset(&group, &topic, 1, 4));
+        progress.remove_topic("t");
+        assert_eq!(
+            progress.commit(&group, &text("u"), 2, 1),
+            Committed::Stored { before: None },
+            "room again"
+        );
     }
 
     #[test]

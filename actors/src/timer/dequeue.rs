@@ -8,10 +8,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::deliver::READ_MAX;
 use super::enqueue::Mark;
 
 /// Timers taken at a time.
 pub const TAKEN_MAX: usize = 512;
+/// Slots opened at a time.
+const OPENED_MAX: usize = 256;
+/// Timers in open slots above which no further slot is opened ahead.
+const OPEN_MAX: usize = 65_536;
 
 /// A timer of an open slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +69,22 @@ impl OpenSlots {
     /// Notes that all slots before this time are open or empty.
     pub fn opened_to(&mut self, open_to_ms: i64) {
         self.open_to_ms = self.open_to_ms.max(open_to_ms);
+    }
+
+    /// Opens slots before `to_ms`, each `step_ms` wide, as many as there is room for; the others when there is.
+    /// `next` gives the first slot from a time on that has units, and how many.
+    pub fn open_ahead(
+        &mut self,
+        to_ms: i64,
+        step_ms: i64,
+        mut next: impl FnMut(i64) -> Option<(i64, usize)>,
+    ) {
+        let (mut slots, mut units) = (0, 0);
+        while self.waiting() < OPEN_MAX && units < READ_MAX && slots < OPENED_MAX {
+            let Some((slot_ms, more)) = next(self.open_to_ms) else { return self.opened_to(to_ms) };
+            (slots, units) = (slots + 1, units + more);
+            self.opened_to(slot_ms + step_ms);
+        }
     }
 
     /// Timers that wait in open slots.
@@ -248,6 +269,32 @@ mod tests {
         assert!(!slots.is_done(0));
         slots.done(0);
         assert!(slots.is_done(0));
+    }
+
+    /// Opens slots of one second before `to_ms`, each with so many units; the time to which they are open then.
+    fn opened(slots: &mut OpenSlots, to_ms: i64, units: usize) -> i64 {
+        slots.open_ahead(to_ms, 1000, |from_ms| (from_ms < to_ms).then_some((from_ms, units)));
+        slots.open_to_ms()
+    }
+
+    #[test]
+    fn no_slot_is_opened_ahead_while_too_many_timers_wait_in_open_ones() {
+        let many: Vec<_> = (0..OPEN_MAX as u64).map(|number| (number, 500)).collect();
+        let mut slots = slots(&many);
+        assert_eq!((slots.waiting(), opened(&mut slots, 15_000, 1)), (OPEN_MAX, 10_000));
+        assert_eq!(taken(&mut slots, 500).len(), TAKEN_MAX);
+        assert_eq!(opened(&mut slots, 15_000, 1), 15_000, "there is room again");
+    }
+
+    #[test]
+    fn so_many_slots_and_units_are_opened_at_a_time() {
+        assert_eq!(opened(&mut OpenSlots::new(0), 1_000_000, 1), 1000 * OPENED_MAX as i64);
+        assert_eq!(opened(&mut OpenSlots::new(0), 1_000_000, READ_MAX / 2), 2000);
+        assert_eq!(
+            opened(&mut OpenSlots::new(0), 1_000_000, READ_MAX + 1),
+            1000,
+            "a large slot is opened whole"
+        );
     }
 
     #[test]

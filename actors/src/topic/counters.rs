@@ -164,6 +164,21 @@ mod tests {
     }
 
     #[test]
+    fn of_too_many_groups_the_rest_is_not_counted_and_the_others_go_on() {
+        let counters = Counters::default();
+        for group in 0..=GROUPS_MAX {
+            counters.got(&format!("group-{group}"), (1, 10), 0);
+        }
+        counters.got("group-0", (1, 10), 0);
+        counters.sent_back(&format!("group-{GROUPS_MAX}"));
+        let counted = counters.read();
+        let messages = |group: usize| counted.pair(Some(&Text::from(format!("group-{group}").as_str())));
+        assert_eq!(counted.gets.len(), GROUPS_MAX);
+        assert_eq!(messages(0).map(|pair| pair.messages), Some(2));
+        assert_eq!(messages(GROUPS_MAX), None);
+    }
+
+    #[test]
     fn one_of_those_who_count_asks_for_samples() {
         let counters = Counters::default();
         assert!(counters.claim());

@@ -44,6 +44,8 @@ pub struct TopicTable {
     version: DataVersion,
     /// What it decides by; may be changed at any time.
     pub rules: TopicRules,
+    /// Topics it takes at most.
+    pub topics_max: usize,
 }
 
 /// A copy of the table for a file or a peer; costs a pointer a topic.
@@ -66,7 +68,7 @@ impl TopicTable {
             built_in.insert(config.topic_name.clone());
             topics.entry(config.topic_name.clone()).or_insert_with(|| Arc::new(config));
         }
-        TopicTable { topics, built_in, version: saved.data_version, rules }
+        TopicTable { topics, built_in, version: saved.data_version, rules, topics_max: TOPICS_MAX }
     }
 
     /// A topic.
@@ -197,8 +199,9 @@ impl TopicTable {
     }
 
     fn check_room(&self, new: usize) -> Result<(), Refusal> {
-        if new > 0 && self.topics.len() + new > TOPICS_MAX {
-            let remark = format!("the broker has {TOPICS_MAX} topics, no more are made");
+        let (has, limit) = (self.topics.len(), self.topics_max);
+        if new > 0 && has + new > limit {
+            let remark = format!("the broker has {has} topics, {new} more are not made: limit {limit}");
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
         }
         Ok(())

@@ -155,6 +155,32 @@ fn a_list_with_a_name_that_is_not_allowed_or_stands_twice_is_refused() {
 }
 
 #[test]
+fn a_full_table_refuses_what_is_new_with_its_limit_and_serves_what_is_there() {
+    let mut table = table();
+    table.topics_max = table.iter().count() + 2;
+    let (has, limit) = (table.topics_max - 1, table.topics_max);
+    put(&mut table, "T", 3, 1);
+    let two = table.check_names(&[change("U", 1), change("T", 1), change("V", 1)]).unwrap_err();
+    assert_eq!(two.remark, format!("the broker has {has} topics, 2 more are not made: limit {limit}"));
+    assert!(table.create_from(&text("U"), "TBW102", 8, 2).is_ok(), "the last one");
+    let full = format!("the broker has {limit} topics, 1 more are not made: limit {limit}");
+    let refusals = [
+        table.create_from(&text("V"), "TBW102", 8, 3).unwrap_err(),
+        table.create_for_group(&text("%RETRY%g"), 1, 0, 3).unwrap_err(),
+        table.check_names(&[change("V", 1)]).unwrap_err(),
+    ];
+    for refusal in refusals {
+        assert_eq!((refusal.code, refusal.remark), (ResponseCode::SYSTEM_ERROR, full.clone()));
+    }
+    assert!(
+        table.create_from(&text("U"), "TBW102", 8, 4).is_ok() && table.check_names(&[change("T", 5)]).is_ok()
+    );
+    assert_eq!((table.iter().count(), table.version().counter), (limit, 2));
+    assert!(table.delete("T", 5).unwrap().is_some());
+    assert!(table.create_from(&text("V"), "TBW102", 8, 6).is_ok(), "there is room again");
+}
+
+#[test]
 fn what_is_the_systems_own_is_neither_changed_nor_deleted() {
     let mut table = table();
     for topic in ["TBW102", "GoldCluster", "broker-a", "rmq_sys_x", "TRANS_CHECK_MAX_TIME_TOPIC"] {

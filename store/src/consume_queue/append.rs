@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::faults;
 
 /// Most lost messages that are bridged by holes.
-const HOLES_MAX: i64 = 1_000_000;
+pub(super) const HOLES_MAX: i64 = 1_000_000;
 
 /// What became of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

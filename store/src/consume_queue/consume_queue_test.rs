@@ -279,6 +279,23 @@ fn a_damaged_queue_is_deleted_and_the_others_stay() {
 }
 
 #[test]
+fn of_too_many_lost_messages_no_holes_are_made_and_the_queue_begins_anew_behind_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = table(dir.path()).open_or_create("T", 1).unwrap();
+    fill(&queue, 0..3);
+    queue.bridge(5).unwrap();
+    assert!(queue.unit(4).unwrap().is_hole() && queue.unit(2) == Some(unit(2)), "a few are bridged");
+    let to = 5 + append::HOLES_MAX + 1;
+    queue.bridge(to).unwrap();
+    fill(&queue, to..to + 2);
+    assert_eq!((queue.min_offset(), queue.max_offset()), (to, to + 2));
+    assert_eq!((queue.unit(2), queue.unit(to - 1)), (None, None));
+    let again = reopened(dir.path(), Trust::Unclean);
+    again.correct_min(0).unwrap();
+    assert_eq!((again.min_offset(), again.max_offset()), (to, to + 2));
+}
+
+#[test]
 fn a_removed_topic_leaves_no_file_and_takes_no_unit() {
     let dir = tempfile::tempdir().unwrap();
     let table = table(dir.path());

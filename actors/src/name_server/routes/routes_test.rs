@@ -275,6 +275,25 @@ fn a_topic_is_entered_on_known_brokers_only() {
 }
 
 #[test]
+fn full_tables_refuse_what_is_new_with_their_limit_and_take_what_they_know() {
+    let mut tables = RouteTables { pairs_max: 4, ..RouteTables::default() };
+    let other = |names: &[&str]| Registration { name: text("e"), topics: topics(names), ..broker(0, "e:1") };
+    tables.register(broker(0, "h:1"), LinkId(1), 0);
+    let full = Registered::Full { has: 2, new: 3, limit: 4 };
+    assert_eq!(tables.register(other(&["t", "u", "v"]), LinkId(2), 0), full);
+    assert_eq!((tables.brokers().len(), tables.topics()), (1, vec![text("t"), text("u")]));
+    assert_eq!(tables.register(other(&["t", "u"]), LinkId(2), 0), accepted());
+    assert_eq!(tables.register(broker(0, "h:1"), LinkId(1), 1), accepted(), "it is known");
+    let read_only = [(text("b"), queues(PERM_READ))];
+    assert!(tables.enter_topic(&text("t"), &read_only));
+    assert!(!tables.enter_topic(&text("v"), &read_only), "no room");
+    assert_eq!(perm_of(&tables, "t"), PERM_READ);
+    tables.link_closed(LinkId(2));
+    assert!(tables.enter_topic(&text("v"), &read_only), "there is room again");
+    check(&tables);
+}
+
+#[test]
 fn topics_are_found_by_the_bits_of_their_flag() {
     let flagged = |name: &str, sys_flag| (text(name), TopicQueues { sys_flag, ..queues(PERM_RW) });
     let mut tables = RouteTables::default();
