@@ -4,6 +4,7 @@
 //! Invariants:
 //! - sums are differences of two samples of the same item: every 10 s for the minute, 10 min for the hour, 1 h for
 //!   the day;
+//! - what a group was given between two samples counts, also before its own first;
 //! - statistics are at rest when no sum would change however long one waits.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,6 +14,8 @@ use troupemq_codec::request::{BrokerStats, BrokerStatsItem};
 
 use super::counters::{Counted, Pair};
 
+/// From one sample to the next, ms.
+const SAMPLE_MS: i64 = 10_000;
 /// Samples, every 10 s, that make a minute; every 10 min, an hour.
 const SIX: usize = 6;
 /// Samples, every hour, that make a day.
@@ -59,7 +62,9 @@ impl Statistics {
     pub fn sample(&mut self, now_ms: i64, counted: Counted) {
         self.puts.sample(counted.puts, now_ms, self.ticks);
         for (group, pair) in counted.gets {
-            self.gets.entry(group).or_default().sample(pair, now_ms, self.ticks);
+            // A group that was not there at the sample before had been given nothing.
+            let first = || if self.ticks == 0 { Item::default() } else { Item::begun(now_ms - SAMPLE_MS) };
+            self.gets.entry(group).or_insert_with(first).sample(pair, now_ms, self.ticks);
         }
         self.ticks += 1;
     }
@@ -84,6 +89,12 @@ impl Statistics {
 }
 
 impl Item {
+    /// An item of which nothing was counted at that time.
+    fn begun(at_ms: i64) -> Item {
+        let nothing = VecDeque::from([Sample { at_ms, pair: Pair::default() }]);
+        Item { now: Pair::default(), minute: nothing.clone(), hour: nothing.clone(), day: nothing }
+    }
+
     /// Takes a sample; one is due every 10 s, and `tick` counts them.
     pub fn sample(&mut self, pair: Pair, at_ms: i64, tick: u64) {
         self.now = pair;
@@ -195,11 +206,10 @@ mod tests {
     }
 
     /// Java's broker was sent two messages in each 10 s, one by one, and had them pulled so.
-    /// What a group was given before its first sample is not in a sum: here that is the first of eight.
     #[test]
     fn the_sums_that_java_told_of_such_a_minute_are_told() {
         let (counters, mut statistics) = (Counters::default(), Statistics::default());
-        for tick in 0..=7 {
+        for tick in 0..=6 {
             statistics.sample(10_000 * tick, counters.read());
             for _ in 0..2 {
                 counters.put(1, 100);
