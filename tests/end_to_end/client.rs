@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use troupemq::{Client, Deliveries, Message, PullRequest, PullStatus, ResponseCode};
+use troupemq::{Client, Decision, Deliveries, Message, PullRequest, PullStatus, Received, ResponseCode};
 
 use crate::daemon::{Daemon, LIMIT, store};
 
@@ -180,6 +180,38 @@ async fn a_client_goes_on_after_the_broker_was_killed_and_started_again() {
     producer.send(Message::new("again", "after")).await.unwrap();
     // Progress that was not committed before the kill comes again, nothing is left out.
     while bodies(&mut deliveries, 1).await != ["after"] {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_client_of_the_group_is_asked_about_the_transaction_of_one_that_went() {
+    let (folder, store) = store();
+    let quick = folder.path().join("quick.conf");
+    let settings = "mappedFileSizeCommitLog=1048576\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n\
+        transactionTimeOut=50\ntransactionCheckInterval=50\ntransactionCheckMax=1000\n";
+    std::fs::write(&quick, settings).unwrap();
+    let ports = "--listen 127.0.0.1:0 --namesrv-listen 127.0.0.1:0 --broker-name b";
+    let daemon =
+        Daemon::spawn(&format!("{ports} --store-dir {} --config {}", store.display(), quick.display()));
+    let gone = connect(&daemon).await;
+    let ignorant = gone.producer("p").checker(|_| async { Decision::Unknown }).start().await.unwrap();
+    let undecided = ignorant.begin(Message::new("paid", "half")).await.unwrap();
+    let half = undecided.message_id().to_owned();
+    drop((undecided, ignorant));
+    gone.shutdown().await;
+
+    let client = connect(&daemon).await;
+    let (tell, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    let checker = move |message: Received| {
+        // A broker that asks twice may do so when the test is over.
+        let _ = tell.send(message.message_id());
+        async { Decision::Commit }
+    };
+    // The broker is known, and hears of the producer, by the route of a topic.
+    let knowing = client.producer("p").checker(checker).start().await.unwrap();
+    knowing.send(Message::new("other", "x")).await.unwrap();
+    let mut paid = client.consumer("g").subscribe("paid", "*").from_first().stream().await.unwrap();
+    assert_eq!(bodies(&mut paid, 1).await, ["half"]);
+    assert_eq!(asked.recv().await, Some(half));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -119,6 +119,7 @@ async fn what_a_checker_decides_is_told_too() {
     let quick = |settings: &mut troupemq::BrokerConfig| {
         settings.transaction_time_out = 50;
         settings.transaction_check_interval = 50;
+        settings.transaction_check_max = 1000;
     };
     let builder = Broker::builder().temporary().settings(quick).listen(any).listen_as_name_server(any);
     let broker = builder.start().await.unwrap();
