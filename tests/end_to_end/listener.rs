@@ -172,6 +172,8 @@ async fn a_transaction_is_seen_when_it_is_committed_by_whoever() {
     let quick = |settings: &mut troupemq::BrokerConfig| {
         settings.transaction_time_out = 50;
         settings.transaction_check_interval = 50;
+        // A slow machine may need many.
+        settings.transaction_check_max = 1000;
     };
     let broker = Broker::builder().temporary().settings(quick).start().await.unwrap();
     let unasked = broker.producer("other").start().await.unwrap();
