@@ -2,16 +2,17 @@
 //!
 //! Invariants:
 //! - a page that is not in memory is first touched here, never on an arbiter;
-//! - every pull given in comes back to its session, fetched or not;
-//! - the number of pulls that wait is bounded; one more is served at once by its arbiter, slowly.
+//! - every pull that is taken comes back to its session;
+//! - the number of pulls that wait is bounded; one more is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use troupemq_codec::ResponseCode;
 use troupemq_store::LogReader;
 
-use crate::net::ToSession;
+use crate::net::{Refusal, ToSession};
 use crate::poison::Poison;
 use crate::pull::Parcel;
 use crate::pull::read::Reading;
@@ -71,11 +72,22 @@ impl ColdReaders {
     }
 
     /// Fetches what a pull found; the pull comes back to its session.
-    pub(crate) fn fetch(&self, reading: Reading, parcel: Box<Parcel>) {
-        if let Err(job) = self.0.line_up(Job { ranges: reading.cold, parcel }) {
-            give_back(job.parcel);
-        }
+    ///
+    /// # Errors
+    /// The pull itself and why it is refused, if it finds no room: its arbiter must not wait for the disk.
+    pub(crate) fn fetch(&self, reading: Reading, parcel: Box<Parcel>) -> Result<(), (Box<Parcel>, Refusal)> {
+        let lined_up = self.0.line_up(Job { ranges: reading.cold, parcel });
+        lined_up.map_err(|job| (job.parcel, no_room(&job.ranges)))
     }
+}
+
+fn no_room(ranges: &[(u64, usize)]) -> Refusal {
+    let bytes: usize = ranges.iter().map(|(_, len)| len).sum();
+    let remark = format!(
+        "{bytes} bytes must be read from the disk, and {WAITING_MAX} pulls wait for each of {THREADS} threads that do \
+         so already; try again later"
+    );
+    Refusal::new(ResponseCode::SYSTEM_BUSY, remark)
 }
 
 fn work(jobs: &Receiver<Job>, log: &LogReader) {
@@ -113,6 +125,17 @@ mod tests {
         assert_eq!(ends[0].try_recv(), Ok(0));
         assert_eq!(lines.line_up(room), Ok(()), "there is room again");
         assert_eq!(ends[1].iter().take(WAITING_MAX).count(), WAITING_MAX);
+    }
+
+    #[test]
+    fn who_finds_no_room_is_told_how_much_was_wanted_and_how_many_wait() {
+        let refusal = no_room(&[(0, 4096), (8192, 100)]);
+        assert_eq!(refusal.code, ResponseCode::SYSTEM_BUSY);
+        assert!(
+            refusal
+                .remark
+                .starts_with("4196 bytes must be read from the disk, and 1024 pulls wait for each of 2")
+        );
     }
 
     #[test]

@@ -219,7 +219,10 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
         if let Err(busy) = cast.cold_flow.read(&group, bytes, &cast.config.load(), cast.now_ms()) {
             return reply::refuse(wire, &parcel.request, busy.into());
         }
-        return cast.cold.fetch(reading, parcel);
+        if let Err((parcel, full)) = cast.cold.fetch(reading, parcel) {
+            reply::refuse(wire, &parcel.request, full.into());
+        }
+        return;
     }
     let may_wait = parcel.header.sys_flag & PULL_SUSPENDS != 0 && parcel.wakened.is_none();
     if reading.status.is_nothing_new(parcel.header.queue_offset) && may_wait {

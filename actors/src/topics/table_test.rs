@@ -166,7 +166,7 @@ fn a_full_table_refuses_what_is_new_with_its_limit_and_serves_what_is_there() {
     let full = format!("the broker has {limit} topics, 1 more are not made: limit {limit}");
     let refusals = [
         table.create_from(&text("V"), "TBW102", 8, 3).unwrap_err(),
-        table.create_for_group(&text("%RETRY%g"), 1, 0, 3).unwrap_err(),
+        table.create_for_group(&wanted("%RETRY%g", 1, 0, false), 3).unwrap_err(),
         table.check_names(&[change("V", 1)]).unwrap_err(),
     ];
     for refusal in refusals {
