@@ -1,7 +1,8 @@
 //! Finding the timers after a start.
 //!
 //! Invariants:
-//! - a unit whose message the log has not, and everything behind it, is cut: the topic enters it again;
+//! - a unit whose message the log has not, or of which a kill has left a part, and everything behind it, is cut: the
+//!   topic enters it again;
 //! - every slot that a unit near the end of the log belongs to is linked anew;
 //! - nothing that is due is lost, however long the stop was.
 
@@ -43,10 +44,11 @@ impl TimerStore {
         let precision_ms = i64::from(config.timer_precision_ms);
         let is_same = of_wheel_ms.is_none_or(|of_wheel_ms| of_wheel_ms == precision_ms);
         let looked_from = known.flushed_to.max(0).cast_unsigned().saturating_sub(LOOK_BACK_BYTES);
-        let log_end = reader.wrote_to();
-        let log = TimerLog::open(paths.log.clone(), config.timer_log_file_bytes, looked_from, |_, unit| {
-            unit.log_offset.cast_unsigned() < log_end
-        })?;
+        let flushed_to = known.flushed_to.max(0).cast_unsigned();
+        let log =
+            TimerLog::open(paths.log.clone(), config.timer_log_file_bytes, looked_from, |position, unit| {
+                is_whole(reader, unit, position < flushed_to)
+            })?;
         let (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, is_same)?;
         let read_to_ms = match known.last_read_ms {
             // Nothing can have been due before the first timer was entered.
@@ -136,6 +138,18 @@ impl TimerStore {
         })?;
         Ok(pending)
     }
+}
+
+/// Whether a unit and its message are there. A unit that was not flushed may have lost its end, which is zero then: its
+/// size is none, or not that of the record.
+fn is_whole(reader: &LogReader, unit: &TimerUnit, is_flushed: bool) -> bool {
+    let at = unit.log_offset.cast_unsigned();
+    if unit.size <= 0 || at >= reader.wrote_to() {
+        return false;
+    }
+    let is_of_record =
+        || reader.record_at(at, |record| record.total_size()) == usize::try_from(unit.size).ok();
+    is_flushed || at < reader.min_offset() || is_of_record()
 }
 
 /// Offset of the next message to enter: behind the last one that has a unit, and behind what the check point knows

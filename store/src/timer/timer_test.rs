@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use troupemq_codec::message::NewRecord;
+use troupemq_codec::timer_record::UNIT_BYTES;
 
 use super::*;
 use crate::testing::GoldenStore;
@@ -247,6 +249,28 @@ fn a_wheel_or_log_that_is_gone_is_made_again() {
     }
 }
 
+/// Found by a kill in the midst of a write: what was left of the unit came into a slot and hid the timers there.
+#[test]
+fn part_of_a_unit_at_the_end_is_cut_and_hides_no_other_timer() {
+    // From here on all of the unit is there but the hash of its topic.
+    const SIZE_ENDS: usize = 40;
+    for kept in 1..UNIT_BYTES {
+        let mut bench = Bench::new();
+        let slot_ms = NOW_MS + 2_000;
+        let mut put: Vec<_> = (0..3).map(|_| (slot_ms, bench.put(slot_ms, NOW_MS).0)).collect();
+        let path = bench.dir.path().join("timerlog").join("00000000000000000000");
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(&vec![0; UNIT_BYTES - kept], (2 * UNIT_BYTES + kept) as u64).unwrap();
+        let mut bench = bench.reopen(NOW_MS);
+        let expected = if kept < SIZE_ENDS { 2 } else { 3 };
+        put.truncate(expected);
+        assert_eq!(bench.timers.next_queue_offset(), expected as i64, "{kept} bytes are left");
+        let mut taken = bench.take(slot_ms + 1_000);
+        taken.sort_unstable();
+        assert_eq!(taken, put, "{kept} bytes are left");
+    }
+}
+
 #[test]
 fn a_unit_whose_message_the_log_has_lost_is_cut() {
     let mut bench = Bench::new();
@@ -361,7 +385,7 @@ fn write_sparse(path: &Path, bytes: &[u8]) {
     file.set_len(bytes.len() as u64).unwrap();
     for (index, page) in bytes.chunks(4096).enumerate() {
         if page != [0; 4096].get(..page.len()).unwrap() {
-            std::os::unix::fs::FileExt::write_all_at(&file, page, index as u64 * 4096).unwrap();
+            FileExt::write_all_at(&file, page, index as u64 * 4096).unwrap();
         }
     }
 }
