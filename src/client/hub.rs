@@ -33,7 +33,7 @@ use super::peers::{Dialling, Peers};
 use super::request_reply::Requesters;
 use super::routes::{Route, Routes};
 use super::tls::Security;
-use super::trace::collector as trace;
+use super::trace::collector::Collector;
 use super::transaction::{Checker, answer_check};
 use super::{ClientBuilder, epoch_ms};
 
@@ -55,8 +55,8 @@ pub(crate) struct Hub {
     pub(crate) requesters: Requesters,
     consumers: DashMap<Text, Membership>,
     /// The collectors of traces that were started, the living among them.
-    tracers: DashMap<u64, mpsc::WeakSender<trace::Item>>,
-    last_tracer: AtomicU64,
+    collectors: DashMap<u64, Collector>,
+    last_collector: AtomicU64,
     /// Raised when the client is to end.
     closing: watch::Sender<bool>,
     /// How many consumers have not taken leave of the brokers yet.
@@ -113,8 +113,8 @@ impl Hub {
             producers: DashMap::new(),
             requesters: Requesters::default(),
             consumers: DashMap::new(),
-            tracers: DashMap::new(),
-            last_tracer: AtomicU64::new(0),
+            collectors: DashMap::new(),
+            last_collector: AtomicU64::new(0),
             closing: watch::Sender::new(false),
             members: watch::Sender::new(0),
         });
@@ -169,9 +169,9 @@ impl Hub {
         self.begin_closing();
         // The sender lives as long as the hub.
         let _ = self.members.subscribe().wait_for(|members| *members == 0).await;
-        let tracers: Vec<_> = self.tracers.iter().map(|entry| entry.value().clone()).collect();
-        for tracer in tracers {
-            if timeout(self.within, trace::flush(tracer)).await.is_err() {
+        let collectors: Vec<_> = self.collectors.iter().map(|entry| entry.value().clone()).collect();
+        for collector in collectors {
+            if timeout(self.within, collector.flush()).await.is_err() {
                 tracing::warn!(within = ?self.within, "traces left unsent");
             }
         }
@@ -213,9 +213,9 @@ impl Hub {
     }
 
     /// A collector of traces began: the end of the client waits until it has sent what it has.
-    pub(crate) fn add_tracer(&self, items: mpsc::WeakSender<trace::Item>) {
-        self.tracers.retain(|_, items| items.strong_count() > 0);
-        self.tracers.insert(self.last_tracer.fetch_add(1, Ordering::Relaxed), items);
+    pub(crate) fn add_collector(&self, collector: Collector) {
+        self.collectors.retain(|_, collector| collector.is_running());
+        self.collectors.insert(self.last_collector.fetch_add(1, Ordering::Relaxed), collector);
     }
 
     /// A consumer began; a client has at most one of a group.

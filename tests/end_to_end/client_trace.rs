@@ -148,8 +148,9 @@ async fn what_a_checker_decides_is_told_too() {
     broker.shutdown().await.unwrap();
 }
 
-/// What is told by the time that a client has ended which sent a message with and one without traces.
-async fn told_by_the_end(trace_on: bool) -> Vec<Vec<String>> {
+/// What is told by the time that a client has ended which sent a message with and one without traces, its producers
+/// dropped before that or not.
+async fn told_by_the_end(trace_on: bool, is_dropped: bool) -> Vec<Vec<String>> {
     let any = ([127, 0, 0, 1], 0);
     let builder = Broker::builder().temporary().listen(any).listen_as_name_server(any);
     let broker =
@@ -161,7 +162,9 @@ async fn told_by_the_end(trace_on: bool) -> Vec<Vec<String>> {
     for producer in [&silent, &telling] {
         producer.send(Message::new("t", "x")).await.expect("the broker serves");
     }
+    let kept = (!is_dropped).then_some((silent, telling));
     far.shutdown().await;
+    drop(kept);
     let records = records(broker.client()).await;
     broker.shutdown().await.expect("the broker serves");
     records
@@ -169,12 +172,14 @@ async fn told_by_the_end(trace_on: bool) -> Vec<Vec<String>> {
 
 #[tokio::test]
 async fn a_shutdown_sends_what_was_not_sent_yet() {
-    let records = told_by_the_end(true).await;
-    assert_eq!(records.len(), 1, "{records:?}");
-    assert_eq!((records[0][0].as_str(), records[0][3].as_str()), ("Pub", "telling"));
+    for is_dropped in [false, true] {
+        let records = told_by_the_end(true, is_dropped).await;
+        assert_eq!(records.len(), 1, "{is_dropped}: {records:?}");
+        assert_eq!((records[0][0].as_str(), records[0][3].as_str()), ("Pub", "telling"));
+    }
 }
 
 #[tokio::test]
 async fn a_broker_that_wants_no_traces_gets_none() {
-    assert_eq!(told_by_the_end(false).await, Vec::<Vec<String>>::new());
+    assert_eq!(told_by_the_end(false, false).await, Vec::<Vec<String>>::new());
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 use troupemq_codec::Text;
 use troupemq_codec::message::properties::KEYS;
@@ -56,8 +56,13 @@ impl Tracer {
         let producer = client.producer(&format!("{GROUP_PREFIX}{group}-{side}")).begin()?;
         let (items, inbox) = mpsc::channel(WAITING_MAX);
         let tracer = Tracer { items, dropped: Arc::default() };
-        client.hub.add_tracer(tracer.items.downgrade());
-        tokio::spawn(collect(producer, group.into(), inbox));
+        let (running, ended) = watch::channel(());
+        client.hub.add_collector(Collector { items: tracer.items.downgrade(), ended });
+        let group = Text::from(group);
+        tokio::spawn(async move {
+            collect(producer, group, inbox).await;
+            drop(running);
+        });
         Ok(tracer)
     }
 
@@ -72,14 +77,32 @@ impl Tracer {
     }
 }
 
-/// Returns when a collector has sent what it has.
-pub(crate) async fn flush(items: mpsc::WeakSender<Item>) {
-    let (done, flushed) = oneshot::channel();
-    let Some(items) = items.upgrade() else { return };
-    if items.send(Item::Flush(done)).await.is_ok() {
-        drop(items);
-        // A collector that is gone has nothing left.
-        let _ = flushed.await;
+/// A collector, as the end of its client sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Collector {
+    items: mpsc::WeakSender<Item>,
+    /// Closed when the task has ended.
+    ended: watch::Receiver<()>,
+}
+
+impl Collector {
+    /// Whether its task runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.ended.has_changed().is_ok()
+    }
+
+    /// Returns when it has sent what it has.
+    pub(crate) async fn flush(mut self) {
+        if let Some(items) = self.items.upgrade() {
+            let (done, flushed) = oneshot::channel();
+            let is_asked = items.send(Item::Flush(done)).await.is_ok();
+            drop(items);
+            if is_asked && flushed.await.is_ok() {
+                return;
+            }
+        }
+        // Its last handle is gone: it sends the rest and ends.
+        while self.ended.changed().await.is_ok() {}
     }
 }
 
