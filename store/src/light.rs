@@ -63,20 +63,8 @@ mod tests {
     fn places_of(topic: &str, list: &str, offsets: &str) -> Vec<(String, i64)> {
         let text =
             format!("{INNER_MULTI_DISPATCH}\u{1}{list}\u{2}{INNER_MULTI_QUEUE_OFFSET}\u{1}{offsets}\u{2}");
-        let host = ([127, 0, 0, 1], 1).into();
-        let record = NewRecord {
-            topic,
-            queue_id: 3,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 0,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
-            body: b"body",
-            properties: &[text.as_bytes()],
-        };
+        let properties: &[&[u8]] = &[text.as_bytes()];
+        let record = NewRecord { topic, queue_id: 3, body: b"body", properties, ..NewRecord::PLAIN };
         let mut bytes = BytesMut::new();
         record.encode(&mut bytes).unwrap();
         let view = RecordView::parse(&bytes).unwrap();

@@ -25,23 +25,11 @@ fn open_dir(dir: &Path, with_light_queues: bool) -> Opened {
 fn append(store: &mut Opened, lists: &[&str]) {
     let mut batch = AppendBatch::default();
     let queue = store.queues.open_or_create("T", 2).unwrap();
-    let host = "127.0.0.1:10911".parse().unwrap();
     for list in lists {
         let start = batch.bytes.len();
         let text = format!("INNER_MULTI_DISPATCH\u{1}{list}\u{2}TAGS\u{1}TagA\u{2}");
-        let record = NewRecord {
-            topic: "T",
-            queue_id: 2,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp_ms: 1,
-            born_host: host,
-            store_host: host,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
-            body: b"body",
-            properties: &[text.as_bytes()],
-        };
+        let properties: &[&[u8]] = &[text.as_bytes()];
+        let record = NewRecord { topic: "T", queue_id: 2, body: b"body", properties, ..NewRecord::PLAIN };
         record.encode(&mut batch.bytes).unwrap();
         batch.push(start, Arc::clone(&queue), 1, 2_598_919);
         let place = |name| LightPlace::of(store.queues.open_light(name).unwrap());
