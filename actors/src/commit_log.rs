@@ -89,6 +89,16 @@ impl Outcome {
             Outcome::Refused(_) => 0,
         }
     }
+
+    /// The same when the disk did not confirm in time. Of a batch that is stored in part, all is refused then: what
+    /// is refused may be there all the same, what is acknowledged must be.
+    pub(crate) fn not_in_time(self) -> Outcome {
+        match self {
+            Outcome::Stored => Outcome::NotFlushedInTime,
+            Outcome::StoredInPart(_, refusal) => Outcome::Refused(refusal),
+            other => other,
+        }
+    }
 }
 
 /// Asked at the stop, after the last append: gives the writer back, once.

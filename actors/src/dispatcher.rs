@@ -97,15 +97,16 @@ impl Dispatcher {
     }
 
     fn finish(&self, append: Append, appended: Appended) {
-        let to = appended.to;
-        if let Some(error) = appended.refused {
-            return append.finish(Outcome::StoredInPart(appended.records, not_serving(&error.to_string())));
-        }
+        let outcome = match appended.refused {
+            None => Outcome::Stored,
+            Some(error) => Outcome::StoredInPart(appended.records, not_serving(&error.to_string())),
+        };
         match self.flush.as_ref().filter(|_| append.wait_for_disk) {
-            None => append.finish(Outcome::Stored),
+            None => append.finish(outcome),
             Some(flush) => {
-                if let Err(undelivered) = flush.try_send(AwaitFlush { append, to }) {
-                    undelivered.into_inner().append.finish(Outcome::NotFlushedInTime);
+                if let Err(undelivered) = flush.try_send(AwaitFlush { append, to: appended.to, outcome }) {
+                    let AwaitFlush { append, outcome, .. } = undelivered.into_inner();
+                    append.finish(outcome.not_in_time());
                 }
             }
         }

@@ -32,8 +32,10 @@ const SWEEP: Duration = Duration::from_millis(100);
 pub struct AwaitFlush {
     /// The batch, stored and visible.
     pub append: Append,
-    /// Offset behind its last byte.
+    /// Offset behind its last stored byte.
     pub to: u64,
+    /// What to answer then.
+    pub outcome: Outcome,
 }
 
 /// Sent by the flushing thread: the disk has everything below `to`.
@@ -49,7 +51,7 @@ pub struct Flushed {
 /// Owner of the answers that wait for the disk.
 #[derive(Debug)]
 pub struct Flush {
-    waiters: Waiters<Append>,
+    waiters: Waiters<(Append, Outcome)>,
     thread: FlushThread,
     clock: NodeClock,
     timeout_nanos: u64,
@@ -75,7 +77,7 @@ impl Actor for Flush {
         self.thread.report_to(context.address());
         context.run_interval(SWEEP, |flush, _| {
             let late = flush.waiters.late(flush.clock.0.nanos());
-            late.into_iter().for_each(|append| append.finish(Outcome::NotFlushedInTime));
+            late.into_iter().for_each(|(append, outcome)| append.finish(outcome.not_in_time()));
         });
     }
 }
@@ -85,8 +87,8 @@ impl Handler<AwaitFlush> for Flush {
 
     fn handle(&mut self, wait: AwaitFlush, _: &mut Context<Flush>) {
         let deadline = self.clock.0.nanos().saturating_add(self.timeout_nanos);
-        match self.waiters.add(wait.to, deadline, wait.append) {
-            Some(flushed) => flushed.finish(Outcome::Stored),
+        match self.waiters.add(wait.to, deadline, (wait.append, wait.outcome)) {
+            Some((append, outcome)) => append.finish(outcome),
             None => self.thread.wake(),
         }
     }
@@ -97,7 +99,7 @@ impl Handler<Flushed> for Flush {
 
     fn handle(&mut self, flushed: Flushed, _: &mut Context<Flush>) {
         let done = self.waiters.flushed(flushed.to);
-        done.into_iter().for_each(|append| append.finish(Outcome::Stored));
+        done.into_iter().for_each(|(append, outcome)| append.finish(outcome));
     }
 }
 

@@ -49,6 +49,8 @@ mod retry_test;
 #[cfg(test)]
 mod send_test;
 #[cfg(test)]
+mod sync_test;
+#[cfg(test)]
 mod timer_golden_test;
 #[cfg(test)]
 mod timer_model_test;
