@@ -40,7 +40,9 @@ fn of_a_batch_stored_in_part_nothing_is_acknowledged_before_it_is_on_the_disk() 
     }
     let before = wrote_to();
     client.write(&together);
-    let codes: Vec<_> = (0..12).map(|_| client.receive().unwrap().response_code()).collect();
+    // A node that cannot flush ends, so not all are answered.
+    let answers = std::iter::from_fn(|| client.receive()).take(12);
+    let codes: Vec<_> = answers.map(|answer| answer.response_code()).collect();
     assert!(wrote_to() > before, "none was stored, so nothing was seen: {codes:?}");
     assert!(!codes.contains(&ResponseCode::SUCCESS), "{codes:?}");
 }
