@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use troupemq_store::inspect::{Finding, StoreView, rebuild};
+use troupemq_codec::message::RecordView;
+use troupemq_store::inspect::{Damage, Finding, StoreView, rebuild};
 use troupemq_store::{StoreConfig, StoreError, SystemClock};
 
 use super::Failure;
@@ -89,7 +90,7 @@ fn check(folder: &Folder, out: &mut Output) -> Result<(), Failure> {
 fn records(dump: &Dump, out: &mut Output) -> Result<(), Failure> {
     let view = StoreView::open(&dump.folder.dir).map_err(failure)?;
     let (mut left, mut failed) = (dump.count, None);
-    let (end, why) = view.records(dump.from, |record| {
+    let visit = |record: &RecordView<'_>| {
         if left == 0 {
             return false;
         }
@@ -107,8 +108,13 @@ fn records(dump: &Dump, out: &mut Output) -> Result<(), Failure> {
         );
         failed = out.line(line.as_bytes()).err();
         failed.is_none()
-    });
+    };
+    let mut lost = Vec::new();
+    let (end, why) = view.records(dump.from, visit, |damage| lost.push(*damage)).map_err(failure)?;
     failed.map_or(Ok(()), Err)?;
+    for Damage { from, to, why } in lost {
+        out.line(format!("{from} to {to} hold no record: {why}").as_bytes())?;
+    }
     out.line(format!("{end} {why}").as_bytes())
 }
 

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - it goes only when every derived file is complete and on the disk; else it stays, and the next open recovers.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
@@ -23,8 +24,14 @@ impl AbortMark {
 
     /// Sets the mark, with the process id in it as Java does.
     pub fn set(path: &Path) -> Result<AbortMark, StoreError> {
-        let write = || std::fs::write(path, std::process::id().to_string());
-        faults::pass(Op::Create, path, write).map_err(StoreError::io("write", path))?;
+        let create = || File::create(path);
+        let file = faults::pass(Op::Create, path, create).map_err(StoreError::io("create", path))?;
+        // The file itself is the mark. On a full disk it stays empty: that is no reason not to start.
+        let written = faults::write_at(&file, path, std::process::id().to_string().as_bytes(), 0);
+        match written.map_err(StoreError::io("write", path)) {
+            Err(error) if error.is_out_of_space() => tracing::warn!(%error, "the abort mark stays empty"),
+            written => written?,
+        }
         if let Some(dir) = path.parent() {
             sync_dir(dir)?;
         }
@@ -41,6 +48,15 @@ impl AbortMark {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn on_a_full_disk_the_mark_is_set_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abort");
+        let _full = faults::arm(&path, Op::Write, 0, 28);
+        AbortMark::set(&path).unwrap();
+        assert!(AbortMark::is_set(&path).unwrap());
+    }
 
     #[test]
     fn only_a_cleared_mark_is_gone() {

@@ -19,20 +19,25 @@ use troupemq_codec::message::{RecordView, sys_flag};
 use self::index::StoredIndex;
 use self::queues::StoredQueues;
 use crate::abort_mark::AbortMark;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, CheckpointFile, Reached};
 use crate::clock::Clock;
+use crate::commit_log::recover::{Known, damage_at, heads, once_on_disk};
 use crate::commit_log::scan::{Look, Step, step};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::index::{Geometry, USUAL};
 use crate::light;
 use crate::open::{Closing, Opened, RecoveryReport, close, open};
-use crate::paths::{Paths, remove};
+use crate::paths::Paths;
 use crate::process_lock::ProcessLock;
 use crate::segment::SegmentWriter;
 use crate::segments::list_files;
 
 pub use self::queues::StoredUnit;
+pub use crate::commit_log::recover::Damage;
+
+/// Why a walk ended that its caller has ended.
+const STOPPED: &str = "stopped";
 
 /// Something an operator should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,9 +106,35 @@ impl StoreView {
         self
     }
 
-    /// Hands every record from `from` on to `visit`, with the CRC checked, until `visit` answers false.
-    /// Answers where the log ends and why.
-    pub fn records(&self, from: u64, mut visit: impl FnMut(&RecordView<'_>) -> bool) -> (u64, &'static str) {
+    /// Hands every record from `from` on to `visit`, with the CRC checked, until `visit` answers false. Passes over
+    /// what is damaged, as the next start does, and tells `lost` of it. Answers where the log ends and why.
+    pub fn records(
+        &self,
+        from: u64,
+        mut visit: impl FnMut(&RecordView<'_>) -> bool,
+        mut lost: impl FnMut(&Damage),
+    ) -> Result<(u64, &'static str), StoreError> {
+        let on_disk_to = self.once_on_disk()?;
+        let mut at = from;
+        loop {
+            let (end, why) = self.sound_records(at, &mut visit);
+            let stopped = why == STOPPED;
+            match damage_at(&self.segments, (end, why), on_disk_to).filter(|_| !stopped) {
+                Some(damage) => {
+                    lost(&damage);
+                    at = damage.to;
+                }
+                None => return Ok((end, why)),
+            }
+        }
+    }
+
+    /// The same up to the first place without a record.
+    fn sound_records(
+        &self,
+        from: u64,
+        visit: &mut impl FnMut(&RecordView<'_>) -> bool,
+    ) -> (u64, &'static str) {
         let mut at = from.max(self.segments.first().map_or(0, |first| first.segment().start()));
         for writer in &self.segments {
             let segment = writer.segment();
@@ -117,7 +148,7 @@ impl StoreView {
                 let skip = usize::try_from(at - segment.start()).unwrap_or(usize::MAX);
                 match step(writer.whole().get(skip..).unwrap_or_default(), at, Look::Crc) {
                     Step::Record(record) if visit(&record) => at += record.total_size() as u64,
-                    Step::Record(_) => return (at, "stopped"),
+                    Step::Record(_) => return (at, STOPPED),
                     Step::SegmentEnd => break,
                     Step::End(why) => return (at, why),
                 }
@@ -125,6 +156,16 @@ impl StoreView {
             at = segment.end();
         }
         (at, "no further segment")
+    }
+
+    /// Up to where the next start passes over what is damaged.
+    fn once_on_disk(&self) -> Result<u64, StoreError> {
+        let known = Known {
+            was_closed: !AbortMark::is_set(&self.paths.abort())?,
+            reached: self.checkpoint()?.reached,
+            ..Known::default()
+        };
+        Ok(once_on_disk(&heads(&self.segments), &known))
     }
 
     /// Hands every unit of a queue to `visit`, until it answers false.
@@ -153,7 +194,8 @@ impl StoreView {
         queues.heal_from(self.replayed_from(summary.was_closed)?);
         let mut index = StoredIndex::below(&self.paths.index(), &self.geometries)?;
         let mut failure = None;
-        let (log_end, why) = self.records(0, |record| {
+        let mut damages = Vec::new();
+        let visit = |record: &RecordView<'_>| {
             if summary.records == 0 {
                 summary.first_store_ms = record.store_timestamp_ms();
             }
@@ -165,10 +207,12 @@ impl StoreView {
             }
             failure = compared.err();
             failure.is_none()
-        });
+        };
+        let (log_end, why) = self.records(0, visit, |damage| damages.push(*damage))?;
         if let Some(error) = failure {
             return Err(error);
         }
+        damages.iter().for_each(|damage| self.tell_damage(damage, tell));
         summary.log_min = self.segments.first().map_or(0, |first| first.segment().start());
         summary.log_end = log_end;
         self.check_end(log_end, why, tell);
@@ -182,6 +226,16 @@ impl StoreView {
     fn replayed_from(&self, was_closed: bool) -> Result<u64, StoreError> {
         let reached = self.checkpoint()?.reached;
         Ok(if was_closed { u64::MAX } else { reached.map_or(0, |reached| reached.dispatched_to) })
+    }
+
+    fn tell_damage(&self, damage: &Damage, tell: &mut dyn FnMut(Finding)) {
+        let holds = |writer: &&SegmentWriter| writer.segment().end() > damage.from;
+        let Some(segment) = self.segments.iter().find(holds).map(SegmentWriter::segment) else { return };
+        let (bytes, why) = (damage.to - damage.from, damage.why);
+        let what = format!(
+            "{bytes} bytes hold no record any more ({why}): their messages are lost, later ones stay"
+        );
+        tell(finding(segment.path(), damage.from - segment.start(), &what, false));
     }
 
     /// Whether anything but zeros stands behind the end.
@@ -233,10 +287,18 @@ pub fn rebuild(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<RecoveryRep
             _ => {}
         }
     }
-    remove(&paths.checkpoint())?;
+    forget_derived(&paths)?;
     let Opened { log, flusher, dispatch, queues, marks, report, .. } = open(config, clock)?;
     close(Closing { log, flusher, dispatch, queues, marks })?;
     Ok(report)
+}
+
+/// Takes out of the checkpoint what it says of derived files; how far the log was on the disk stays.
+fn forget_derived(paths: &Paths) -> Result<(), StoreError> {
+    let checkpoint = Checkpoint::read(&paths.checkpoint())?;
+    let forget = |reached: Reached| Reached { dispatched_to: 0, queues: 0, units: 0, ..reached };
+    let checkpoint = Checkpoint { reached: checkpoint.reached.map(forget), index_time_ms: 0, ..checkpoint };
+    CheckpointFile::at(paths.checkpoint()).save(&checkpoint)
 }
 
 /// Names of what is in a folder; none if there is no such folder.

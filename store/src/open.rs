@@ -15,6 +15,8 @@ mod fault_test;
 #[cfg(test)]
 mod golden_test;
 #[cfg(test)]
+mod rot_test;
+#[cfg(test)]
 mod small_disk_test;
 
 use std::path::Path;
@@ -27,7 +29,9 @@ use crate::checkpoint::{Checkpoint, CheckpointFile, Reached};
 use crate::clock::Clock;
 use crate::commit_log::flusher::{FlushWatch, LogFlusher};
 use crate::commit_log::load::{LogFiles, load};
-use crate::commit_log::recover::{Known, LogEnd, find_end, heads, scan_start, zero_tail};
+use crate::commit_log::recover::{
+    Damage, Known, LogEnd, find_end, heads, once_on_disk, scan_start, sure_start, zero_tail,
+};
 use crate::commit_log::{CommitLog, LogParts};
 use crate::config::StoreConfig;
 use crate::consume_queue::{QueueTable, Trust};
@@ -73,6 +77,8 @@ pub struct Opened {
     pub config: StoreConfig,
     /// What the open has found and done.
     pub report: RecoveryReport,
+    /// Stretches of the log whose records are lost, of what was checked.
+    pub damages: Vec<Damage>,
 }
 
 /// What an open has found and done.
@@ -86,6 +92,8 @@ pub struct RecoveryReport {
     pub log_end: u64,
     /// What stands there.
     pub why: &'static str,
+    /// Bytes of the log that hold no record any more, in front of others that do.
+    pub damaged_bytes: u64,
     /// Records whose bytes were checked, from `checked_from` to the end.
     pub checked: u64,
     /// Where checking began.
@@ -196,6 +204,7 @@ pub fn open_with(
         poison,
         config,
         report,
+        damages: end.damages,
     })
 }
 
@@ -228,12 +237,23 @@ fn look(config: StoreConfig) -> Result<Found, StoreError> {
         dispatched_to,
         safe_time_ms: checkpoint.safe_time_ms(),
     };
-    let end = find_end(&files.segments, scan_start(&heads(&files.segments), &known));
+    let heads = heads(&files.segments);
+    let from = sure_start(&files.segments, scan_start(&heads, &known));
+    let end = find_end(&files.segments, from, once_on_disk(&heads, &known));
+    tell_of_loss(&known, &end);
     let cut = cut(&paths, files, &end, known)?;
-    queues.truncate(end.at)?;
+    // Units of records that are lost are made anew as holes.
+    queues.truncate(end.damages.first().map_or(end.at, |damage| damage.from))?;
     let file = CheckpointFile::at(paths.checkpoint());
     let marks = Marks { file, checkpoint, abort, _lock: lock };
     Ok(Found { paths, config, marks, queues, known, end, cut })
+}
+
+/// Says what the log had when the checkpoint was saved and has no more.
+fn tell_of_loss(known: &Known, end: &LogEnd) {
+    let Some(reached) = known.reached.filter(|reached| reached.flushed_to > end.at) else { return };
+    let (had, has) = (reached.flushed_to, end.at);
+    tracing::error!(had, has, "{} bytes of the log were on the disk once and are gone", had - has);
 }
 
 impl RecoveryReport {
@@ -243,6 +263,7 @@ impl RecoveryReport {
             log_min,
             log_end: end.at,
             why: end.why,
+            damaged_bytes: end.damages.iter().map(|damage| damage.to - damage.from).sum(),
             checked: end.records,
             checked_from: end.from,
             replayed: replay.records,
@@ -417,9 +438,10 @@ fn replay(
     known: &Known,
 ) -> Result<Replay, StoreError> {
     let (count, units) = totals(queues);
-    let has_lost = known.reached.is_some_and(|reached| count < reached.queues || units < reached.units);
+    let has_lost = !end.damages.is_empty()
+        || known.reached.is_some_and(|reached| count < reached.queues || units < reached.units);
     let from = if has_lost { reader.min_offset() } else { end.from };
-    let rebuilt = dispatch.rebuild(reader, from, end.at)?;
+    let rebuilt = dispatch.rebuild(reader, from, end.at, &end.damages)?;
     let was_rebuilt = has_lost || rebuilt.was_whole;
     if was_rebuilt {
         tracing::warn!(log_min = rebuilt.from, "queues lacked units: the whole log was read");

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - the scan starts at or before every position that a derived file may be behind of;
-//! - the end is the first position without a whole record of that position with its CRC;
+//! - the end is the first position without a whole record of that position with its CRC, of what may not have been
+//!   on the disk; what once was and is damaged now is passed over, and the records behind it stay;
 //! - behind the end nothing non-zero is left: neither Java nor the next open takes it for a record.
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 
 use crate::checkpoint::Reached;
-use crate::commit_log::scan::{Look, Step, step};
+use crate::commit_log::scan::{Look, Step, ends_with_record, next_record, step};
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::segment::SegmentWriter;
@@ -40,7 +41,7 @@ pub struct SegmentHead {
 }
 
 /// The end of the log and how it was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEnd {
     /// Where the scan began.
     pub from: u64,
@@ -51,6 +52,19 @@ pub struct LogEnd {
     /// Store time of the last one; 0 if there is none.
     pub last_store_ms: i64,
     /// What stands at the end.
+    pub why: &'static str,
+    /// What was passed over because no record is in it any more, in the order of the log.
+    pub damages: Vec<Damage>,
+}
+
+/// A stretch of the log whose records are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damage {
+    /// Offset of its first byte.
+    pub from: u64,
+    /// Offset of the first record behind it.
+    pub to: u64,
+    /// What stands at its first byte.
     pub why: &'static str,
 }
 
@@ -84,9 +98,72 @@ pub fn heads(segments: &[SegmentWriter]) -> Vec<SegmentHead> {
     segments.iter().map(head).collect()
 }
 
-/// Walks from `from` to the end of the log. `segments` are sorted and without gaps.
-pub fn find_end(segments: &[SegmentWriter], from: u64) -> LogEnd {
-    let mut end = LogEnd { from, at: from, records: 0, last_store_ms: 0, why: "no further segment" };
+/// `at` if a record or a segment begins there for sure, else the start of its segment: a checkpoint may be of
+/// another time than the log.
+pub fn sure_start(segments: &[SegmentWriter], at: u64) -> u64 {
+    let holds = |writer: &&SegmentWriter| (writer.segment().start()..=writer.segment().end()).contains(&at);
+    let Some(writer) = segments.iter().find(holds) else { return at };
+    let start = writer.segment().start();
+    let skip = usize::try_from(at - start).expect("a segment is shorter than 2 GiB");
+    let (front, rest) = writer.whole().split_at(skip);
+    let begins = at == start || !rest.is_empty() && !matches!(step(rest, at, Look::Lengths), Step::End(_));
+    if begins || ends_with_record(front, at) {
+        return at;
+    }
+    tracing::warn!(
+        at,
+        from = start,
+        "no record of the log begins where the checkpoint says: its segment is read"
+    );
+    start
+}
+
+/// Up to where all was on the disk once, as far as is known: what is damaged there was not torn by a crash.
+pub fn once_on_disk(heads: &[SegmentHead], known: &Known) -> u64 {
+    match &known.reached {
+        Some(reached) => reached.flushed_to,
+        None if known.was_closed => u64::MAX,
+        // Nobody says. Records in younger segments show that it was no torn end at least.
+        None => heads.iter().rev().find(|head| head.store_ms.is_some()).map_or(0, |head| head.start),
+    }
+}
+
+/// Walks from `from` to the end of the log. `segments` are sorted and without gaps. What is damaged below
+/// `on_disk_to` is passed over.
+pub fn find_end(segments: &[SegmentWriter], from: u64, on_disk_to: u64) -> LogEnd {
+    let mut end = LogEnd { from, at: from, records: 0, last_store_ms: 0, why: "", damages: Vec::new() };
+    loop {
+        end.why = walk_sound(segments, &mut end);
+        let Some(damage) = damage_at(segments, (end.at, end.why), on_disk_to) else { return end };
+        let Damage { from, to, why } = damage;
+        tracing::error!(from, to, why, "messages are lost: the log is damaged here, what follows is kept");
+        end.damages.push(damage);
+        end.at = to;
+    }
+}
+
+/// The damaged stretch at the place where a walk ended; none if it is the end of the log.
+pub fn damage_at(
+    segments: &[SegmentWriter],
+    (from, why): (u64, &'static str),
+    on_disk_to: u64,
+) -> Option<Damage> {
+    if from >= on_disk_to {
+        return None;
+    }
+    let behind = segments.iter().filter(|writer| writer.segment().end() > from);
+    let mut next = behind.filter_map(|writer| {
+        let start = writer.segment().start();
+        let at = start.max(from + 1);
+        let rest = writer.whole().get(usize::try_from(at - start).ok()?..)?;
+        next_record(rest, at).map(|skip| at + skip as u64)
+    });
+    next.next().map(|to| Damage { from, to, why })
+}
+
+/// Walks over records that are whole; answers what stands behind the last.
+fn walk_sound(segments: &[SegmentWriter], end: &mut LogEnd) -> &'static str {
+    let from = end.at;
     for writer in segments.iter().filter(|writer| writer.segment().end() > from) {
         let start = writer.segment().start();
         loop {
@@ -98,12 +175,12 @@ pub fn find_end(segments: &[SegmentWriter], from: u64) -> LogEnd {
                     end.last_store_ms = record.store_timestamp_ms();
                 }
                 Step::SegmentEnd => break,
-                Step::End(why) => return LogEnd { why, ..end },
+                Step::End(why) => return why,
             }
         }
         end.at = writer.segment().end();
     }
-    end
+    "no further segment"
 }
 
 /// Zeroes everything behind the published position, and gives it its blocks on the disk.
@@ -180,7 +257,8 @@ mod tests {
     #[test]
     fn an_empty_log_starts_at_zero() {
         assert_eq!(scan_start(&[], &Known::default()), 0);
-        assert_eq!(find_end(&[], 0).at, 0);
+        assert_eq!(find_end(&[], 0, u64::MAX).at, 0);
+        assert_eq!(sure_start(&[], 0), 0);
     }
 
     #[test]

@@ -4,10 +4,13 @@
 //! - a record counts only if its stored log offset is its position: a recycled file may hold others;
 //! - where the CRC is asked for, a record counts only if its body has it, and no sector of its properties, which no CRC
 //!   covers, was lost with the power;
-//! - a blank counts only if it reaches exactly to the end of its segment.
+//! - a blank counts only if it reaches exactly to the end of its segment;
+//! - a damaged stretch costs the records in it, not those behind: a record names its own position.
 
 use std::sync::Arc;
 
+use memchr::memmem;
+use troupemq_codec::message::record::MAGIC_V1;
 use troupemq_codec::message::{RecordView, Scan, scan};
 
 use crate::reader::LogReader;
@@ -17,6 +20,8 @@ use crate::segment::Segment;
 const SECTOR: usize = 512;
 /// The same, as an offset.
 const SECTOR_BYTES: u64 = SECTOR as u64;
+/// Where the magic stands in a record, in bytes.
+const MAGIC_AT: usize = 4;
 
 /// How closely a record is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,34 @@ pub fn step(bytes: &[u8], log_offset: u64, look: Look) -> Step<'_> {
     }
 }
 
+/// Place in `bytes`, the log from `log_offset` on, of the first record behind a damaged stretch: it is whole and of
+/// its position.
+pub(crate) fn next_record(bytes: &[u8], log_offset: u64) -> Option<usize> {
+    let magic = magic();
+    let mut places = memmem::find_iter(bytes, &magic).filter_map(|at| at.checked_sub(MAGIC_AT));
+    let is_sound =
+        |at: &usize| matches!(step(&bytes[*at..], log_offset + *at as u64, Look::Crc), Step::Record(_));
+    places.find(is_sound)
+}
+
+/// Whether the last record in `bytes`, which end at `log_offset`, ends there too.
+pub(crate) fn ends_with_record(bytes: &[u8], log_offset: u64) -> bool {
+    let from = log_offset - bytes.len() as u64;
+    let record_end = |at: usize| match step(&bytes[at..], from + at as u64, Look::Lengths) {
+        Step::Record(record) => Some(at + record.total_size()),
+        Step::SegmentEnd | Step::End(_) => None,
+    };
+    let magic = magic();
+    let mut places = memmem::rfind_iter(bytes, &magic).filter_map(|at| at.checked_sub(MAGIC_AT));
+    places.find_map(record_end) == Some(bytes.len())
+}
+
+/// What both magics of records begin with.
+fn magic() -> [u8; 3] {
+    let [first, second, third, _] = MAGIC_V1.to_be_bytes();
+    [first, second, third]
+}
+
 /// Whether a sector of the properties is zero: a loss of power leaves some sectors of what was not flushed, and zeros
 /// for the others. A zero that somebody has put into a property fills no sector, nor does any record end with one.
 fn lost_a_sector(record: &RecordView<'_>, log_offset: u64) -> bool {
@@ -73,7 +106,8 @@ fn lost_a_sector(record: &RecordView<'_>, log_offset: u64) -> bool {
 
 impl LogReader {
     /// Hands each record that begins in `from..to` to `visit`, in order, and answers the offset behind the
-    /// last one. `from` is the start of a record or of a segment. Ends early where the log has no record.
+    /// last one. `from` is the start of a record or of a segment. Passes over what is damaged; ends early where no
+    /// record follows.
     pub fn walk<E>(
         &self,
         from: u64,
@@ -120,10 +154,23 @@ fn walk_segment<E>(
                 at += record.total_size() as u64;
             }
             Step::SegmentEnd if segment.published() == segment.end() => return Ok((segment.end(), false)),
-            Step::SegmentEnd | Step::End(_) => return Ok((at, true)),
+            Step::SegmentEnd => return Ok((at, true)),
+            Step::End(_) => match next_in(segment, at) {
+                Some(next) => at = next,
+                None if segment.published() == segment.end() => return Ok((segment.end(), false)),
+                None => return Ok((at, true)),
+            },
         }
     }
     Ok((at, false))
+}
+
+/// Offset of the first record of a segment behind a damaged place.
+#[cold]
+fn next_in(segment: &Segment, damaged: u64) -> Option<u64> {
+    let from = damaged + 1;
+    let len = usize::try_from(segment.published().checked_sub(from)?).ok()?;
+    next_record(segment.slice(from, len)?, from).map(|skip| from + skip as u64)
 }
 
 #[cfg(test)]
@@ -157,6 +204,20 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_record_behind_a_damaged_stretch_is_found_by_its_own_position() {
+        let mut log = record(b"x");
+        let (first, mut second) = (log.len(), record(b"y"));
+        fill_holes(&mut second, 1, first.try_into().unwrap(), 5);
+        log.extend_from_slice(&second);
+        assert_eq!(next_record(&log[1..], 1), Some(first - 1));
+        assert_eq!(next_record(&log[1..], 2), None, "a record of another position");
+        assert!(ends_with_record(&log, log.len() as u64) && ends_with_record(&log[..first], first as u64));
+        assert!(!ends_with_record(&log[..first + 9], first as u64 + 9));
+        log[first + 200] ^= 1;
+        assert_eq!(next_record(&log[1..], 1), None, "its body has not its crc");
     }
 
     #[test]

@@ -75,13 +75,21 @@ impl ConsumeQueue {
     pub(crate) fn bridge(&self, to: i64) -> Result<(), StoreError> {
         let expected = self.max_offset.load(Ordering::Relaxed);
         let lost = to - expected;
-        let keeps = self.kind() == QueueKind::Plain && self.min_offset() < expected && lost <= HOLES_MAX;
+        let keeps = self.min_offset() < expected && lost <= HOLES_MAX;
         tracing::warn!(topic = %self.topic, queue_id = self.queue_id, lost, keeps, "messages are lost");
         if !keeps {
             return self.reset();
         }
-        for queue_offset in expected..to {
-            self.put(&Unit::hole(queue_offset, self.log_end()), 0)?;
+        let each_max = match self.kind() {
+            QueueKind::Plain => 1,
+            QueueKind::Batch => i16::MAX.cast_unsigned(),
+        };
+        let mut at = expected;
+        while at < to {
+            let count = u16::try_from(to - at).unwrap_or(each_max).min(each_max);
+            let hole = Unit { count, ..Unit::hole(at, self.log_end()) };
+            self.put(&hole, 0)?;
+            at = hole.next_offset();
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! - units are sorted by the offset of their first message and leave no gap;
 //! - the search reads only units below the published end.
 
+use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 
 use super::ConsumeQueue;
@@ -26,17 +27,27 @@ impl ConsumeQueue {
 }
 
 /// The first index of `from..to` that `is_behind` accepts, or `to`; all behind it are accepted too.
-pub(super) fn search(from: u64, to: u64, mut is_behind: impl FnMut(u64) -> bool) -> u64 {
+pub(super) fn try_search<E>(
+    from: u64,
+    to: u64,
+    mut is_behind: impl FnMut(u64) -> Result<bool, E>,
+) -> Result<u64, E> {
     let (mut low, mut high) = (from, to);
     while low < high {
         let middle = low + (high - low) / 2;
-        if is_behind(middle) {
+        if is_behind(middle)? {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
-    low
+    Ok(low)
+}
+
+/// The same where nothing can fail.
+pub(super) fn search(from: u64, to: u64, mut is_behind: impl FnMut(u64) -> bool) -> u64 {
+    let Ok(found) = try_search(from, to, |index| Ok::<bool, Infallible>(is_behind(index)));
+    found
 }
 
 #[cfg(test)]

@@ -295,6 +295,37 @@ fn of_too_many_lost_messages_no_holes_are_made_and_the_queue_begins_anew_behind_
     assert_eq!((again.min_offset(), again.max_offset()), (to, to + 2));
 }
 
+/// A file that cannot be opened at the moment, for lack of descriptors for instance.
+#[test]
+fn what_cannot_be_read_is_not_taken_for_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&table(dir.path()).open_or_create("T", 1).unwrap(), 0..130);
+    let queue = reopened(dir.path(), Trust::Clean);
+    let first = dir.path().join("consumequeue/T/1/00000000000000000000");
+    std::fs::rename(&first, dir.path().join("away")).unwrap();
+    let before = (queue.min_offset(), queue.max_offset());
+    assert!(queue.correct_min(3_000).is_err());
+    assert!(queue.truncate(3_000).is_err());
+    assert_eq!((queue.min_offset(), queue.max_offset()), before);
+    std::fs::rename(dir.path().join("away"), &first).unwrap();
+    queue.correct_min(3_000).unwrap();
+    assert_eq!((queue.min_offset(), queue.max_offset()), (30, 130));
+}
+
+#[test]
+fn lost_messages_of_a_batch_queue_are_bridged_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = table(dir.path());
+    table.declare_batch("T");
+    let queue = table.open_or_create("T", 1).unwrap();
+    fill(&queue, 0..3);
+    queue.bridge(50_000).unwrap();
+    fill(&queue, 50_000..50_002);
+    assert!(queue.unit(3).unwrap().is_hole() && queue.unit(49_999).unwrap().is_hole());
+    assert_eq!((queue.unit(2), queue.unit(50_001)), (Some(unit(2)), Some(unit(50_001))));
+    assert_eq!((queue.min_offset(), queue.max_offset()), (0, 50_002));
+}
+
 #[test]
 fn a_removed_topic_leaves_no_file_and_takes_no_unit() {
     let dir = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use super::ConsumeQueue;
-use super::batch::search;
+use super::batch::try_search;
 use super::extension::is_address;
 use super::recover::Found;
 use crate::error::StoreError;
@@ -19,7 +19,7 @@ impl ConsumeQueue {
         if self.min_log.load(Ordering::Relaxed) > log_min {
             return Ok(());
         }
-        let Some(position) = self.first_alive(log_min) else { return Ok(()) };
+        let Some(position) = self.first_alive(log_min)? else { return Ok(()) };
         let (min, min_log) = match self.peek(position)? {
             Found::Unit(unit) => (unit.queue_offset, unit.log_offset + 1),
             _ => (self.max_offset(), 0),
@@ -36,21 +36,22 @@ impl ConsumeQueue {
     }
 
     /// Byte position of the first unit whose record is not before `log_min`, or the end; none in an empty queue.
-    fn first_alive(&self, log_min: u64) -> Option<u64> {
+    fn first_alive(&self, log_min: u64) -> Result<Option<u64>, StoreError> {
         let bytes = self.kind().unit_bytes();
-        let first = self.first_byte()? / bytes;
+        let Some(first) = self.first_byte().map(|first| first / bytes) else { return Ok(None) };
         let end = self.end.load(Ordering::Acquire) / bytes;
-        let is_alive = |index: u64| match self.peek(index * bytes) {
-            Ok(Found::Unit(unit)) => unit.log_offset >= log_min,
-            _ => false,
+        // What cannot be read is not taken for gone.
+        let is_alive = |index: u64| match self.peek(index * bytes)? {
+            Found::Unit(unit) => Ok(unit.log_offset >= log_min),
+            _ => Ok(false),
         };
-        let index = if is_alive(first) { first } else { search(first, end, is_alive) };
-        Some(index * bytes)
+        let index = if is_alive(first)? { first } else { try_search(first, end, is_alive)? };
+        Ok(Some(index * bytes))
     }
 
     /// Deletes what the extension holds of messages before `log_min`.
     fn expire_extension(&self, log_min: u64) -> Result<usize, StoreError> {
-        let Some(position) = self.first_alive(log_min) else { return Ok(0) };
+        let Some(position) = self.first_alive(log_min)? else { return Ok(0) };
         match self.peek(position)? {
             Found::Unit(unit) if is_address(unit.tags_code) => self.extension()?.expire(unit.tags_code),
             _ => Ok(0),

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::batch::search;
+use super::batch::{search, try_search};
 use super::files::QueueFile;
 use super::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
 use super::{ConsumeQueue, QueueKind, Unit};
@@ -116,12 +116,12 @@ impl ConsumeQueue {
     pub(crate) fn truncate(&self, log_end: u64) -> Result<(), StoreError> {
         let Some(first) = self.first_byte().filter(|_| self.log_end() > log_end) else { return Ok(()) };
         let bytes = self.kind().unit_bytes();
-        let is_beyond = |index: u64| match self.peek(index * bytes) {
-            Ok(Found::Unit(unit)) => unit.log_end() > log_end,
-            _ => false,
+        let is_beyond = |index: u64| match self.peek(index * bytes)? {
+            Found::Unit(unit) => Ok(unit.log_end() > log_end),
+            _ => Ok(false),
         };
         let end = self.end.load(Ordering::Acquire) / bytes;
-        self.cut(search(first / bytes, end, is_beyond) * bytes)
+        self.cut(try_search(first / bytes, end, is_beyond)? * bytes)
     }
 
     /// Cuts units from the end until the last one is what `is_right` says of its record.

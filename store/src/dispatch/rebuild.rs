@@ -5,11 +5,13 @@
 //! - a lack that reaches back before the given start is made good from the beginning of the log;
 //! - a record that no queue can take is passed over, it never stops the start.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use troupemq_codec::message::{RecordView, sys_flag};
 
 use super::DispatchWriter;
+use crate::commit_log::recover::Damage;
 use crate::consume_queue::{ConsumeQueue, Put, Unit};
 use crate::error::StoreError;
 use crate::light;
@@ -41,8 +43,15 @@ impl From<StoreError> for Left {
 
 impl DispatchWriter {
     /// Completes queues and index with the log from `from` (start of a record or segment) to its end `to`.
-    /// What they hold beyond the log is cut. Reads from further back where a queue or the index is behind.
-    pub fn rebuild(&mut self, reader: &LogReader, from: u64, to: u64) -> Result<Rebuilt, StoreError> {
+    /// What they hold beyond the log is cut. Reads from further back where a queue or the index is behind. Nothing is
+    /// made of what lies in `lost`.
+    pub fn rebuild(
+        &mut self,
+        reader: &LogReader,
+        from: u64,
+        to: u64,
+        lost: &[Damage],
+    ) -> Result<Rebuilt, StoreError> {
         let log_min = reader.min_offset();
         self.queues.truncate(to)?;
         self.queues.verify(|queue, unit| is_right(reader, queue, unit))?;
@@ -50,7 +59,7 @@ impl DispatchWriter {
         let from = from.min(self.index_needs(reader, to)?).clamp(log_min, to.max(log_min));
         let whole = Rebuilt { from: log_min, records: 0, was_whole: from > log_min };
         if !self.queues.is_damaged() && self.queues.log_end().is_some() {
-            match self.read(reader, from, to) {
+            match self.read(reader, from..to, lost) {
                 Ok(records) => {
                     self.reached(to);
                     return Ok(Rebuilt { from, records, was_whole: false });
@@ -59,7 +68,7 @@ impl DispatchWriter {
                 Err(Left::Gap) => {}
             }
         }
-        match self.read(reader, log_min, to) {
+        match self.read(reader, log_min..to, lost) {
             Ok(records) => {
                 self.reached(to);
                 Ok(Rebuilt { records, ..whole })
@@ -83,10 +92,14 @@ impl DispatchWriter {
         })
     }
 
-    fn read(&mut self, reader: &LogReader, from: u64, to: u64) -> Result<u64, Left> {
-        let is_whole = from <= reader.min_offset();
+    fn read(&mut self, reader: &LogReader, log: Range<u64>, lost: &[Damage]) -> Result<u64, Left> {
+        let is_whole = log.start <= reader.min_offset();
         let mut records = 0;
-        reader.walk(from, to, |record| {
+        reader.walk(log.start, log.end, |record| {
+            let log_offset = record.log_offset().cast_unsigned();
+            if lost.iter().any(|damage| (damage.from..damage.to).contains(&log_offset)) {
+                return Ok(());
+            }
             records += 1;
             self.take(record, is_whole)
         })?;

@@ -178,9 +178,9 @@ fn damage_of_the_log_itself_is_told() {
     let segment = golden.dir().join("commitlog/00000000000000131072");
     overwrite(&segment, 120, b"flipped");
     let (summary, findings) = check(&golden.dir());
-    assert!(summary.log_end < golden.found().commit_log_max_offset);
+    assert_eq!(summary.log_end, golden.found().commit_log_max_offset, "what follows stays");
     let about = |name: &str| findings.iter().filter(|one| one.file.ends_with(name)).count();
-    assert_eq!((about("00000000000000131072"), about("00000000000000196608")), (1, 1));
+    assert_eq!((about("00000000000000131072"), about("00000000000000196608")), (1, 0));
 }
 
 #[test]

@@ -16,15 +16,15 @@ use crate::testing::{Random, Sample};
 
 /// One appended message, as the model keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kept {
-    log_offset: u64,
-    queue_id: i32,
-    queue_offset: i64,
-    fill: u8,
-    body_bytes: usize,
+pub(super) struct Kept {
+    pub(super) log_offset: u64,
+    pub(super) queue_id: i32,
+    pub(super) queue_offset: i64,
+    pub(super) fill: u8,
+    pub(super) body_bytes: usize,
 }
 
-fn config(dir: &TempDir) -> StoreConfig {
+pub(super) fn config(dir: &TempDir) -> StoreConfig {
     StoreConfig {
         log_segment_bytes: 65_536,
         queue_file_bytes: 1_200,
@@ -36,12 +36,12 @@ fn config(dir: &TempDir) -> StoreConfig {
     }
 }
 
-fn open_one(config: StoreConfig) -> Opened {
+pub(super) fn open_one(config: StoreConfig) -> Opened {
     open(config, Arc::new(crate::SystemClock::new())).unwrap()
 }
 
 /// Appends `count` messages of random length to three queues, in batches.
-fn fill(opened: &mut Opened, random: &mut Random, count: usize) -> Vec<Kept> {
+pub(super) fn fill(opened: &mut Opened, random: &mut Random, count: usize) -> Vec<Kept> {
     let mut kept = Vec::new();
     let mut batch = AppendBatch::default();
     while kept.len() < count {
@@ -85,7 +85,7 @@ fn assert_holds(opened: &Opened, kept: &[Kept]) {
 }
 
 /// Opens again, compares, goes on and opens once more.
-fn assert_recovers(dir: &TempDir, kept: &[Kept], random: &mut Random) {
+pub(super) fn assert_recovers(dir: &TempDir, kept: &[Kept], random: &mut Random) {
     let mut opened = open_one(config(dir));
     assert_holds(&opened, kept);
     let mut all = kept.to_vec();
@@ -98,7 +98,7 @@ fn assert_recovers(dir: &TempDir, kept: &[Kept], random: &mut Random) {
 }
 
 /// A store that was killed after `count` messages, with a checkpoint in the middle.
-fn killed(seed: u64, count: usize) -> (TempDir, Vec<Kept>, Random) {
+pub(super) fn killed(seed: u64, count: usize) -> (TempDir, Vec<Kept>, Random) {
     let dir = TempDir::new().unwrap();
     let mut random = Random::seeded(seed);
     let mut opened = open_one(config(&dir));
@@ -109,7 +109,7 @@ fn killed(seed: u64, count: usize) -> (TempDir, Vec<Kept>, Random) {
     (dir, kept, random)
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     assert!(std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
 }
 

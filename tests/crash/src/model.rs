@@ -98,11 +98,20 @@ impl Model {
 
     /// Forgets messages that do not lie in the log any more, because it was cut at its front or its end.
     pub(crate) fn keep(&mut self, log: std::ops::Range<u64>) {
+        self.retain(|log_offset| log.contains(&log_offset));
+    }
+
+    /// Forgets messages of a stretch of the log that is lost.
+    pub(crate) fn lose(&mut self, log: std::ops::Range<u64>) {
+        self.retain(|log_offset| !log.contains(&log_offset));
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
         for queue in self.queues.values_mut() {
-            queue.retain(|_, place| log.contains(&place.log_offset));
+            queue.retain(|_, place| is_kept(place.log_offset));
         }
-        self.waiting.retain(|_, log_offset| log.contains(log_offset));
-        self.timers.retain(|_, timer| log.contains(&timer.log_offset));
+        self.waiting.retain(|_, log_offset| is_kept(*log_offset));
+        self.timers.retain(|_, timer| is_kept(timer.log_offset));
     }
 }
 

@@ -58,13 +58,18 @@ fn durable(store: &Path, model: &Model, is_sync: bool) -> Result<(u64, u64), Fau
     let view = StoreView::open(store).map_err(Fault::of("cannot look at the store"))?;
     let checkpoint = view.checkpoint().map_err(Fault::of("cannot read the checkpoint"))?;
     let mut durable_to = checkpoint.reached.map_or(0, |reached| reached.flushed_to);
-    let (end, _) = view.records(0, |record| {
-        let log_offset = record.log_offset().cast_unsigned();
-        if Some(log_offset) == waited {
-            durable_to = durable_to.max(log_offset + record.total_size() as u64);
-        }
-        true
-    });
+    let walked = view.records(
+        0,
+        |record| {
+            let log_offset = record.log_offset().cast_unsigned();
+            if Some(log_offset) == waited {
+                durable_to = durable_to.max(log_offset + record.total_size() as u64);
+            }
+            true
+        },
+        |_damage| (),
+    );
+    let (end, _) = walked.map_err(Fault::of("cannot read the log"))?;
     Ok((durable_to.min(end), end))
 }
 

@@ -52,6 +52,10 @@ impl Judge<'_> {
                 return Err(Fault(format!("the log ends at {log_end}, {durable_to} was on the disk")));
             }
             model.keep(log_min..log_end);
+            // What is lost in front of others that are kept was not on the disk either.
+            for damage in opened.damages.iter().filter(|damage| damage.from >= lost.durable_to) {
+                model.lose(damage.from..damage.to);
+            }
         }
         model.keep(log_min..u64::MAX);
         for (key, places) in &model.queues {

@@ -1,0 +1,128 @@
+//! Logs that are damaged in the middle, and checkpoints that are not of their log.
+//!
+//! Invariants:
+//! - damage costs the messages that were hit, and no other;
+//! - what goes on is stored behind the last record, never behind a hole.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::crash_test::{Kept, assert_recovers, config, copy, fill, killed, open_one};
+use super::*;
+use crate::inspect::{StoreView, rebuild};
+use crate::testing::Random;
+
+/// A store closed in good order, of many segments.
+fn closed(seed: u64, count: usize) -> (TempDir, Vec<Kept>, Random) {
+    let (dir, kept, random) = killed(seed, count);
+    close_one(open_one(config(&dir)));
+    (dir, kept, random)
+}
+
+fn close_one(opened: Opened) {
+    let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
+    close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
+}
+
+/// Changes a byte of the body of the message.
+fn rot(dir: &Path, one: &Kept) {
+    let path = dir.join("commitlog").join(format!("{:020}", one.log_offset / 65_536 * 65_536));
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[one.fill ^ 1], one.log_offset % 65_536 + 90).unwrap();
+}
+
+/// All messages but the lost ones are at their offsets.
+fn assert_lacks(opened: &Opened, kept: &[Kept], lost: &[usize]) {
+    for (number, one) in kept.iter().enumerate() {
+        let queue = opened.queues.get(crate::testing::Sample::TOPIC, one.queue_id).unwrap();
+        let unit = queue.unit(one.queue_offset).unwrap_or_else(|| panic!("{one:?} has no unit"));
+        assert_eq!(unit.is_hole(), lost.contains(&number), "{number} {one:?} {unit:?}");
+        if !lost.contains(&number) {
+            assert_eq!(unit.log_offset, one.log_offset);
+        }
+    }
+}
+
+/// Two of the early messages; their bodies are long enough to be hit, and neither is the first of its queue.
+fn victims(kept: &[Kept]) -> Vec<usize> {
+    let is_hit = |number: &usize| *number > 20 && kept[*number].body_bytes > 100;
+    (0..kept.len()).filter(is_hit).step_by(9).take(2).collect()
+}
+
+#[test]
+fn a_rotten_record_costs_itself_alone_whoever_reads_the_whole_log() {
+    for (name, is_rebuilt) in [("rebuild", true), ("killed without a checkpoint", false)] {
+        let (dir, kept, mut random) = closed(810, 400);
+        let lost = victims(&kept);
+        lost.iter().for_each(|number| rot(dir.path(), &kept[*number]));
+        if is_rebuilt {
+            let report = rebuild(config(&dir), Arc::new(crate::SystemClock::new())).unwrap();
+            assert!(report.damaged_bytes > 0, "{name}");
+        } else {
+            std::fs::remove_file(dir.path().join("checkpoint")).unwrap();
+            std::fs::write(dir.path().join("abort"), "1").unwrap();
+        }
+        let mut opened = open_one(config(&dir));
+        assert_eq!(opened.damages.len(), if is_rebuilt { 0 } else { lost.len() }, "{name}");
+        assert_lacks(&opened, &kept, &lost);
+        let mut all = kept;
+        all.extend(fill(&mut opened, &mut random, 50));
+        close_one(opened);
+        assert_lacks(&open_one(config(&dir)), &all, &lost);
+    }
+}
+
+#[test]
+fn a_check_tells_where_messages_are_lost_and_that_later_ones_stay() {
+    let (dir, kept, _) = closed(820, 400);
+    let lost = victims(&kept);
+    lost.iter().for_each(|number| rot(dir.path(), &kept[*number]));
+    let mut findings = Vec::new();
+    let view = StoreView::open(dir.path()).unwrap().with_settings(&config(&dir));
+    let summary = view.check(&mut |finding| findings.push(finding)).unwrap();
+    assert_eq!(summary.records, (kept.len() - lost.len()) as u64);
+    let told: Vec<u64> =
+        findings.iter().filter(|one| one.what.contains("hold no record")).map(|one| one.at).collect();
+    let wanted: Vec<u64> = lost.iter().map(|number| kept[*number].log_offset % 65_536).collect();
+    assert_eq!(told, wanted, "{findings:?}");
+    assert!(!findings.iter().any(|finding| finding.what.contains("is deleted")), "{findings:?}");
+}
+
+#[test]
+fn a_checkpoint_of_another_store_costs_a_longer_scan_and_no_message() {
+    let (other, ..) = closed(830, 150);
+    for seed in [831, 832] {
+        for is_closed in [true, false] {
+            let (dir, kept, mut random) = if is_closed { closed(seed, 300) } else { killed(seed, 300) };
+            std::fs::remove_file(dir.path().join("checkpoint")).unwrap();
+            copy(&other.path().join("checkpoint"), &dir.path().join("checkpoint"));
+            let mut opened = open_one(config(&dir));
+            assert_lacks(&opened, &kept, &[]);
+            let mut all = kept;
+            all.extend(fill(&mut opened, &mut random, 20));
+            drop(opened);
+            assert_recovers(&dir, &all, &mut random);
+        }
+    }
+}
+
+/// As a copy of a running broker's folder may be: the log was copied first, the rest later.
+#[test]
+fn a_log_older_than_its_checkpoint_goes_on_behind_its_last_record() {
+    let (dir, kept, mut random) = killed(840, 100);
+    let old = TempDir::new().unwrap();
+    copy(&dir.path().join("commitlog"), &old.path().join("commitlog"));
+    let mut opened = open_one(config(&dir));
+    fill(&mut opened, &mut random, 100);
+    close_one(opened);
+    std::fs::remove_dir_all(dir.path().join("commitlog")).unwrap();
+    copy(&old.path().join("commitlog"), &dir.path().join("commitlog"));
+    let end = kept.last().unwrap();
+    let opened = open_one(config(&dir));
+    let last = opened.reader.record_at(end.log_offset, |record| record.total_size() as u64).unwrap();
+    assert_eq!(opened.report.log_end, end.log_offset + last);
+    drop(opened);
+    assert_recovers(&dir, &kept, &mut random);
+}
