@@ -174,6 +174,8 @@ impl Default for StoreConfig {
     }
 }
 
+/// Smallest segment of the log, in bytes.
+pub(crate) const SEGMENT_MIN_BYTES: u64 = 64 << 10;
 /// Files are addressed with 31 bits, as in Java.
 const FILE_MAX_BYTES: u64 = (1 << 31) - 1;
 
@@ -186,7 +188,7 @@ impl StoreConfig {
     /// Refuses values outside their bounds, by name.
     pub fn check(&self) -> Result<(), StoreError> {
         let within = [
-            ("mappedFileSizeCommitLog", self.log_segment_bytes, 64 << 10, FILE_MAX_BYTES),
+            ("mappedFileSizeCommitLog", self.log_segment_bytes, SEGMENT_MIN_BYTES, FILE_MAX_BYTES),
             ("mappedFileSizeConsumeQueue", self.queue_file_bytes, 20, FILE_MAX_BYTES),
             ("mapperFileSizeBatchConsumeQueue", self.batch_queue_file_bytes, 46, FILE_MAX_BYTES),
             ("mappedFileSizeConsumeQueueExt", self.queue_extension_file_bytes, 4096, FILE_MAX_BYTES),

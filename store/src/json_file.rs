@@ -4,6 +4,7 @@
 //! - at any moment one whole generation is on the disk: the new one is written beside the old one, forced, and
 //!   renamed; the old one becomes `<file>.bak`;
 //! - a damaged file is never made the old generation: it is put aside as `<file>.damaged`;
+//! - without a generation that can be read nobody goes on: the table would be lost with the next save;
 //! - that neither file exists is no failure: there is nothing yet.
 
 use std::fs::{self, File};
@@ -37,7 +38,7 @@ impl JsonFile {
 
     /// Reads the newest generation that can be read; nothing if there is none.
     ///
-    /// Fails if only a damaged old generation is left: to go on without it would lose what it held.
+    /// Fails if only damaged generations are left: to go on without them would lose what they held.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
         self.load_with(from_loose_trusted)
     }
@@ -50,6 +51,11 @@ impl JsonFile {
         match read(&self.path)? {
             Some(bytes) if !is_blank(&bytes) => match parse(&bytes) {
                 Ok(table) => return Ok(Some(table)),
+                Err(error) if read(&self.beside("bak"))?.is_none_or(|old| is_blank(&old)) => {
+                    tracing::error!(file = %self.path.display(), %error, "a table cannot be read");
+                    let why = "no readable table and no older one; moved away, an empty one takes its place";
+                    return Err(StoreError::Corrupt { file: self.path.clone(), at: 0, why });
+                }
                 Err(error) => {
                     let file = self.path.display();
                     tracing::warn!(%file, %error, "table cannot be read, the generation before it is taken");
@@ -195,6 +201,20 @@ mod tests {
                 assert_eq!(numbers(&file), Some(4), "{op:?} {nth}");
             }
         }
+    }
+
+    #[test]
+    fn a_damaged_only_generation_is_an_error_that_names_it_until_it_is_moved_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        file.save(b"{\"n\":1}").unwrap();
+        fs::write(file.path(), b"{\"n\"").unwrap();
+        for _ in 0..2 {
+            let error = file.load::<Numbers>().unwrap_err();
+            assert!(error.to_string().contains("t.json is damaged"), "{error}");
+        }
+        fs::remove_file(file.path()).unwrap();
+        assert_eq!(numbers(&file), None);
     }
 
     #[test]

@@ -139,20 +139,29 @@ impl Recipe {
     }
 
     fn make_file(&self, dir: &Path, start: u64) -> Result<SegmentWriter, StoreError> {
-        let recycled = self.recycled()?;
-        match &recycled {
-            None => self.check_space(dir)?,
-            Some(old) => {
-                zero_tail(&mut SegmentWriter::open(old, start, self.segment_bytes)?)?;
-                let new = dir.join(segment_name(start));
-                let renamed = faults::pass(Op::Rename, old, || std::fs::rename(old, &new));
-                renamed.map_err(StoreError::io("recycle", old))?;
-            }
+        if !self.recycle(dir, start)? {
+            self.check_space(dir)?;
         }
         let writer = SegmentWriter::create(dir, start, self.segment_bytes, Allocate::Now)?;
         writer.segment().sync_all()?;
         sync_dir(dir)?;
         Ok(writer)
+    }
+
+    /// Makes an old file the segment, if there is one that can be; one that cannot makes room for a new one.
+    fn recycle(&self, dir: &Path, start: u64) -> Result<bool, StoreError> {
+        let Some(old) = self.recycled()? else { return Ok(false) };
+        let renamed = SegmentWriter::open(&old, start, self.segment_bytes).and_then(|mut writer| {
+            zero_tail(&mut writer)?;
+            let new = dir.join(segment_name(start));
+            let rename = || std::fs::rename(&old, &new);
+            faults::pass(Op::Rename, &old, rename).map_err(StoreError::io("recycle", &old))
+        });
+        if let Err(error) = &renamed {
+            tracing::warn!(%error, "an old segment cannot be used again and is removed");
+            remove(&old)?;
+        }
+        Ok(renamed.is_ok())
     }
 
     /// Refuses a segment that would take the last of the disk.

@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::config::SEGMENT_MIN_BYTES;
 use crate::error::StoreError;
 use crate::segment::{Allocate, SegmentWriter};
 use crate::segments::{SegmentFile, list_files};
@@ -44,9 +45,14 @@ pub fn load(dir: &Path, new_bytes: u64) -> Result<LogFiles, StoreError> {
 fn segment_bytes(files: &[SegmentFile], new_bytes: u64) -> u64 {
     match files {
         [] => new_bytes,
-        [only] if only.len < new_bytes && !only.start.is_multiple_of(only.len) => new_bytes,
+        [only] if only.len < new_bytes && !can_be_segment(only) => new_bytes,
         [first, ..] => first.len,
     }
+}
+
+/// Whether a file of this name and length can be a whole segment.
+fn can_be_segment(file: &SegmentFile) -> bool {
+    file.len >= SEGMENT_MIN_BYTES && file.len.is_multiple_of(4096) && file.start.is_multiple_of(file.len)
 }
 
 fn check(files: &[SegmentFile], segment_bytes: u64) -> Result<(), StoreError> {
@@ -88,6 +94,18 @@ mod tests {
         assert_eq!((found.segments.len(), found.segment_bytes), (2, 65_536));
         let empty = folder(&[]);
         assert_eq!(load(empty.path(), 1 << 30).unwrap().segment_bytes, 1 << 30);
+    }
+
+    #[test]
+    fn an_only_file_that_a_crash_left_short_does_not_set_the_size() {
+        for (start, len) in [(0, 4096), (0, 65_537), (0, 100_000), (1 << 20, 65_540)] {
+            let found = load(folder(&[(start, len)]).path(), 1 << 20).unwrap();
+            assert_eq!(
+                (found.segment_bytes, found.segments[0].remaining()),
+                (1 << 20, 1 << 20),
+                "{start} {len}"
+            );
+        }
     }
 
     #[test]

@@ -84,7 +84,9 @@ impl IndexWriter {
             known.dedup();
             let before = newest.replace(path);
             let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);
-            if !is_known || durable != Durable::Everything && file.points_beyond() {
+            // No chain of a full one can begin behind its last entry: its slots need not be read.
+            let is_open = durable != Durable::Everything && !file.is_full();
+            if !is_known || is_open && file.points_beyond() {
                 // A second of doubt: entries know their time in whole seconds.
                 file.cut(file.count_while(|entry, time_ms| durable.holds(entry.log_offset, time_ms + 1000)))?;
             }

@@ -68,13 +68,13 @@ impl Keeper {
     fn carry_out(&self, plan: &Plan) -> Result<(), StoreError> {
         let taken = self.reader.segments().take_before(plan.log_min);
         let log_min = self.reader.min_offset();
-        self.queues.correct_min(log_min)?;
+        // Before anything that can fail: a file that nobody deletes would be a hole behind the younger ones that go.
         for segment in taken {
             self.reaper.delete(segment);
         }
         let Plan { segments, reason, .. } = *plan;
         tracing::info!(segments, ?reason, log_min, "old messages deleted");
-        Ok(())
+        self.queues.correct_min(log_min)
     }
 
     /// Deletes the files of queues and index that speak of nothing on the disk any more; tells how many.
@@ -141,6 +141,27 @@ mod tests {
 
     /// The kill that comes when expired segments are out of the log and still on the disk: the next start takes them
     /// for part of the log, so it must find their units.
+    #[test]
+    fn a_queue_that_cannot_be_looked_at_leaves_no_hole_in_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = filled(&dir);
+        let config = opened.config.clone();
+        let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
+        crate::close(crate::Closing { log, flusher, dispatch, queues, marks }).unwrap();
+        let opened = open(config.clone(), later()).unwrap();
+        let queue = dir.path().join("consumequeue").join(Sample::TOPIC).join("0");
+        std::fs::rename(&queue, dir.path().join("away")).unwrap();
+        assert!(opened.keeper.clean(&config, &later(), true).is_err());
+        let log_min = opened.reader.min_offset();
+        assert!(log_min > 0);
+        while opened.reaper.gone_to() < log_min {
+            std::thread::yield_now();
+        }
+        std::fs::rename(dir.path().join("away"), &queue).unwrap();
+        opened.keeper.clean(&config, &later(), false).unwrap();
+        assert!(opened.queues.get(Sample::TOPIC, 0).unwrap().min_offset() > 0);
+    }
+
     #[test]
     fn units_stay_until_the_segments_they_speak_of_are_off_the_disk() {
         let dir = tempfile::tempdir().unwrap();
