@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use troupemq::{Client, ConsumerBuilder, Listener, Message, Outcome as Settled, Producer, Received};
 
-use crate::{Outcome, PATIENCE};
+use crate::{Fault, Outcome, PATIENCE};
 
 static NUMBERS: AtomicUsize = AtomicUsize::new(0);
 
@@ -38,44 +38,47 @@ impl Bed {
         format!("rs_{}_{}_{}_{kind}{number}", self.scenario, std::process::id(), now_ms() % 1_000_000)
     }
 
-    pub(crate) async fn client(&self) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
+    /// A client that signs its requests if the run has a user, see [`user`].
+    pub(crate) async fn client(&self) -> Result<Client, Fault> {
+        self.client_of(user()).await
+    }
+
+    /// A client that signs its requests as somebody of the scenario's choice, or as nobody.
+    pub(crate) async fn client_of(&self, user: Option<(String, String)>) -> Result<Client, Fault> {
         let instance = self.name("client");
         let asked = Client::builder().name_servers(&self.name_servers).instance(&instance);
+        let asked = match user {
+            Some((user, secret)) => asked.credentials(&user, &secret),
+            None => asked,
+        };
         Ok(asked.request_timeout(Duration::from_secs(15)).connect().await?)
     }
 
-    pub(crate) async fn topic(
-        &self,
-        queues: i32,
-    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    pub(crate) async fn topic(&self, queues: i32) -> Result<String, Fault> {
         let topic = self.name("t");
         self.client().await?.create_topic(&topic, queues).await?;
         Ok(topic)
     }
 
-    pub(crate) async fn producer(&self) -> Result<Producer, Box<dyn std::error::Error + Send + Sync>> {
+    pub(crate) async fn producer(&self) -> Result<Producer, Fault> {
         let producer = self.client().await?.producer(&self.name("pg"));
         Ok(producer.send_timeout(Duration::from_secs(15)).start().await?)
     }
 
     /// A member of a group that begins with the first message.
-    pub(crate) async fn member(
-        &self,
-        group: &str,
-        topic: &str,
-    ) -> Result<ConsumerBuilder, Box<dyn std::error::Error + Send + Sync>> {
+    pub(crate) async fn member(&self, group: &str, topic: &str) -> Result<ConsumerBuilder, Fault> {
         Ok(self.client().await?.consumer(group).subscribe(topic, "*").from_first())
     }
 
     /// A member that puts what it gets into a box.
-    pub(crate) async fn pushing(
-        &self,
-        group: &str,
-        topic: &str,
-        into: &Inbox,
-    ) -> Result<Listener, Box<dyn std::error::Error + Send + Sync>> {
+    pub(crate) async fn pushing(&self, group: &str, topic: &str, into: &Inbox) -> Result<Listener, Fault> {
         into.listen(self.member(group, topic).await?).await
     }
+}
+
+/// The user of INTEROP_USER and the secret of INTEROP_SECRET, for brokers that want requests signed.
+pub(crate) fn user() -> Option<(String, String)> {
+    Some((std::env::var("INTEROP_USER").ok()?, std::env::var("INTEROP_SECRET").ok()?))
 }
 
 /// Returns when a broker has registered.
@@ -105,10 +108,7 @@ pub(crate) fn text(message: &Received) -> String {
 pub(crate) struct Inbox(Arc<Mutex<Vec<Received>>>);
 
 impl Inbox {
-    pub(crate) async fn listen(
-        &self,
-        consumer: ConsumerBuilder,
-    ) -> Result<Listener, Box<dyn std::error::Error + Send + Sync>> {
+    pub(crate) async fn listen(&self, consumer: ConsumerBuilder) -> Result<Listener, Fault> {
         let inbox = self.clone();
         let listener = consumer.listen(move |message| {
             inbox.add(message);
@@ -176,7 +176,7 @@ pub(crate) async fn send(
     topic: &str,
     prefix: &str,
     count: usize,
-) -> Result<BTreeSet<String>, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<BTreeSet<String>, Fault> {
     let mut texts = BTreeSet::new();
     for n in 0..count {
         let text = format!("{prefix}-{n}");

@@ -9,6 +9,7 @@
 mod bed;
 mod delivery;
 mod everyday;
+mod signed;
 mod tools;
 
 use std::pin::Pin;
@@ -24,8 +25,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a scenario may take.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// What came of a scenario; the fault says what was wanted and what came.
-pub(crate) type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// What was wanted and what came instead.
+pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// What came of a scenario.
+pub(crate) type Outcome = Result<(), Fault>;
 
 type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
@@ -62,10 +66,10 @@ pub(crate) async fn main() -> ExitCode {
     if run(&name_servers, &words).await { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the scenarios of these names, all if there are none, and says whether every one of them held.
+/// Runs the scenarios of these names, all that fit the broker if there are none, and says whether every one of them held.
 async fn run(name_servers: &str, names: &[String]) -> bool {
     let mut running = JoinSet::new();
-    let all = everyday::SCENARIOS.iter().chain(delivery::SCENARIOS);
+    let all = everyday::SCENARIOS.iter().chain(delivery::SCENARIOS).chain(signed::scenarios());
     for scenario in all.filter(|one| names.is_empty() || names.iter().any(|name| name == one.name)) {
         let bed = Bed::new(name_servers, scenario.name);
         running.spawn(async move {
