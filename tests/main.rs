@@ -27,6 +27,8 @@ mod doctor;
 mod embedded;
 #[path = "end_to_end/examples.rs"]
 mod examples;
+#[path = "end_to_end/idle.rs"]
+mod idle;
 #[path = "end_to_end/life.rs"]
 mod life;
 #[path = "end_to_end/listener.rs"]

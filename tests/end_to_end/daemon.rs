@@ -144,6 +144,15 @@ impl Daemon {
         kill_process(Pid::from_child(&self.process), signal).expect("the process is there");
     }
 
+    /// Memory of the process, in bytes.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let path = format!("/proc/{}/status", self.process.id());
+        let status = std::fs::read_to_string(path).expect("the process is there");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+        let kib = line.trim().trim_end_matches(" kB").parse::<usize>();
+        kib.expect("a number") * 1024
+    }
+
     fn signal(&mut self, signal: Signal) -> ExitStatus {
         self.send(signal);
         self.process.wait().expect("the process can be waited for")
