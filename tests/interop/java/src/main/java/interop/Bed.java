@@ -169,7 +169,11 @@ final class Bed {
 
     /** A started concurrent push consumer of one topic and expression. */
     DefaultMQPushConsumer pushing(String group, String topic, String expression, Inbox inbox) throws Exception {
-        DefaultMQPushConsumer consumer = push(group);
+        return pushing(push(group), topic, expression, inbox);
+    }
+
+    /** The same with a consumer that has further settings. */
+    static DefaultMQPushConsumer pushing(DefaultMQPushConsumer consumer, String topic, String expression, Inbox inbox) throws Exception {
         consumer.subscribe(topic, expression);
         consumer.registerMessageListener(inbox.concurrently);
         consumer.start();

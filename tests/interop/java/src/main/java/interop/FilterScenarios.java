@@ -148,9 +148,7 @@ final class FilterScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(inbox.concurrently);
-        consumer.start();
+        Bed.pushing(consumer, topic, "*", inbox);
         inbox.awaitExactly(wanted, 20);
     }
 

@@ -69,43 +69,43 @@ final class GroupScenarios {
         return union;
     }
 
+    /** Two members with two queues each; one of them goes. */
+    private record Two(String topic, DefaultMQProducer producer, DefaultMQPushConsumer stays, Inbox staysGot,
+        DefaultMQPushConsumer goes, Inbox goesGot) {
+        static Two of(Bed bed) throws Exception {
+            String topic = bed.topic(4);
+            String group = bed.name("g");
+            Inbox staysGot = new Inbox();
+            Inbox goesGot = new Inbox();
+            Two two = new Two(topic, bed.producer(), bed.pushing(group, topic, "*", staysGot), staysGot,
+                bed.pushing(group, topic, "*", goesGot), goesGot);
+            awaitOwned(two.stays, topic, 2, 10);
+            awaitOwned(two.goes, topic, 2, 10);
+            return two;
+        }
+    }
+
     private static void takeover(Bed bed) throws Exception {
-        String topic = bed.topic(4);
-        String group = bed.name("g");
-        DefaultMQProducer producer = bed.producer();
-        Inbox one = new Inbox();
-        Inbox two = new Inbox();
-        DefaultMQPushConsumer stays = bed.pushing(group, topic, "*", one);
-        DefaultMQPushConsumer leaves = bed.pushing(group, topic, "*", two);
-        awaitOwned(stays, topic, 2, 10);
-        awaitOwned(leaves, topic, 2, 10);
-        TreeSet<String> wanted = Bed.send(producer, topic, "", "both", 40);
-        Check.within(30, "40 messages", () -> union(one, two).containsAll(wanted));
-        leaves.shutdown();
-        awaitOwned(stays, topic, 4, 5);
-        TreeSet<String> after = Bed.send(producer, topic, "", "after", 40);
-        one.awaitAll(after, 10);
-        Check.equal(20, two.size(), "deliveries to the one that left");
+        Two two = Two.of(bed);
+        TreeSet<String> wanted = Bed.send(two.producer, two.topic, "", "both", 40);
+        Check.within(30, "40 messages", () -> union(two.staysGot, two.goesGot).containsAll(wanted));
+        two.goes.shutdown();
+        awaitOwned(two.stays, two.topic, 4, 5);
+        TreeSet<String> after = Bed.send(two.producer, two.topic, "", "after", 40);
+        two.staysGot.awaitAll(after, 10);
+        Check.equal(20, two.goesGot.size(), "deliveries to the one that left");
         // The one that stayed may be given again what the other had consumed and not yet committed.
-        long fresh = one.messages().stream().filter(m -> Inbox.text(m).startsWith("after")).count();
+        long fresh = two.staysGot.messages().stream().filter(m -> Inbox.text(m).startsWith("after")).count();
         Check.equal(40L, fresh, "deliveries of what came after, to the one that stayed");
     }
 
     private static void crash(Bed bed) throws Exception {
-        String topic = bed.topic(4);
-        String group = bed.name("g");
-        DefaultMQProducer producer = bed.producer();
-        Inbox one = new Inbox();
-        Inbox two = new Inbox();
-        DefaultMQPushConsumer stays = bed.pushing(group, topic, "*", one);
-        DefaultMQPushConsumer dies = bed.pushing(group, topic, "*", two);
-        awaitOwned(stays, topic, 2, 10);
-        awaitOwned(dies, topic, 2, 10);
+        Two two = Two.of(bed);
         // Its connections close without a word, as when the process is killed.
-        dies.getDefaultMQPushConsumerImpl().getmQClientFactory().getMQClientAPIImpl().shutdown();
-        awaitOwned(stays, topic, 4, 6);
-        TreeSet<String> after = Bed.send(producer, topic, "", "after", 40);
-        one.awaitAll(after, 10);
+        two.goes.getDefaultMQPushConsumerImpl().getmQClientFactory().getMQClientAPIImpl().shutdown();
+        awaitOwned(two.stays, two.topic, 4, 6);
+        TreeSet<String> after = Bed.send(two.producer, two.topic, "", "after", 40);
+        two.staysGot.awaitAll(after, 10);
     }
 
     private static void orderlyTakeover(Bed bed) throws Exception {
@@ -179,10 +179,7 @@ final class GroupScenarios {
     private static DefaultMQPushConsumer broadcasting(Bed bed, String group, String topic, Inbox inbox) throws Exception {
         DefaultMQPushConsumer consumer = bed.push(group);
         setBroadcasting(consumer);
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(inbox.concurrently);
-        consumer.start();
-        return consumer;
+        return Bed.pushing(consumer, topic, "*", inbox);
     }
 
     private static void broadcast(Bed bed) throws Exception {
@@ -209,9 +206,7 @@ final class GroupScenarios {
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         GroupScenarios.setBroadcasting(consumer);
         consumer.setConsumeFromWhere(org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(inbox.concurrently);
-        consumer.start();
+        Bed.pushing(consumer, topic, "*", inbox);
         awaitOwned(consumer, topic, 2, 10);
         Thread.sleep(1000);
         TreeSet<String> wanted = Bed.send(producer, topic, "", "new", 10);

@@ -205,9 +205,7 @@ final class PushScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(inbox.concurrently);
-        consumer.start();
+        Bed.pushing(consumer, topic, "*", inbox);
         inbox.awaitExactly(wanted, 30);
         wanted.addAll(Bed.send(producer, topic, "", "new", 12));
         inbox.awaitExactly(wanted, 30);
@@ -218,9 +216,7 @@ final class PushScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(inbox.concurrently);
-        consumer.start();
+        Bed.pushing(consumer, topic, "*", inbox);
         Check.within(10, "all queues assigned", () -> consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl()
             .getProcessQueueTable().keySet().stream().filter(q -> q.getTopic().equals(topic)).count() == 3);
         // The reference loses what arrives between a group's first two questions; give it the time to ask both.
@@ -237,9 +233,7 @@ final class PushScenarios {
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP);
         consumer.setConsumeTimestamp(UtilAll.timeMillisToHumanString3(System.currentTimeMillis() - 3600_000));
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(inbox.concurrently);
-        consumer.start();
+        Bed.pushing(consumer, topic, "*", inbox);
         inbox.awaitExactly(wanted, 30);
         wanted.addAll(Bed.send(producer, topic, "", "new", 12));
         inbox.awaitExactly(wanted, 30);
@@ -309,9 +303,7 @@ final class PushScenarios {
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         consumer.setPullBatchSize(32);
         consumer.setConsumeMessageBatchMaxSize(32);
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(inbox.concurrently);
-        consumer.start();
+        Bed.pushing(consumer, topic, "*", inbox);
         Check.within(20, "4000 messages", () -> inbox.size() >= 4000);
         Check.equal(4000, inbox.texts().size(), "different messages");
         Check.equal(4000, inbox.size(), "deliveries");

@@ -159,9 +159,7 @@ public final class Release5RustScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer java = bed.push(group);
         java.setMessageModel(MessageModel.BROADCASTING);
-        java.subscribe(topic, "*");
-        java.registerMessageListener(inbox.concurrently);
-        java.start();
+        Bed.pushing(java, topic, "*", inbox);
         Rust rust = new Rust(bed, "consume", group, topic, "broadcast").ready();
         DefaultMQProducer producer = bed.producer();
         // A broadcast member starts at the end: until it has, it misses what is sent.
