@@ -14,6 +14,7 @@ pub mod reset;
 pub mod runtime;
 pub mod settings;
 pub mod slaves;
+pub mod statistics;
 pub mod topic;
 pub mod topic_stats;
 

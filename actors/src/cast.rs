@@ -35,7 +35,7 @@ use crate::name_server::NameServerConfig;
 use crate::name_server::kv::KvConfig;
 use crate::name_server::registry::Routes;
 use crate::net::sessions::Sessions;
-use crate::offsets::ConsumerOffsets;
+use crate::offsets::{ConsumerOffsets, Published};
 use crate::poison::Poison;
 use crate::registrar::Registrar;
 use crate::retention::Retention;
@@ -45,6 +45,7 @@ use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::stats::rates::Sampler;
 use crate::timer::Timer;
+use crate::topic::counters::Pair;
 use crate::topics::{Attend, Topics};
 use crate::transaction::TransactionChecker;
 
@@ -168,8 +169,8 @@ pub struct BrokerCast {
     pub filters: FilterBook,
     /// How far groups have read.
     pub offsets: Addr<ConsumerOffsets>,
-    /// Number of resets that wait for a pull.
-    pub pending_resets: Arc<AtomicUsize>,
+    /// What pulls look at before they ask the owner of the offsets.
+    pub offsets_published: Published,
     /// Which clients live.
     pub heartbeats: Addr<HeartbeatScanner>,
     /// How groups read topics, and where those are.
@@ -224,10 +225,20 @@ impl BrokerCast {
         i64::from(self.store_config.load().reserved_hours) * 3_600_000
     }
 
-    /// Counts messages that were stored in a topic.
-    pub fn count_put(&self, topic: &str, messages: usize, bytes: usize) {
+    /// Counts messages that were stored in queues of a topic.
+    pub fn count_put(&self, topic: &str, queues: impl IntoIterator<Item = (i32, Pair)>) {
         self.directory.look_at_topic(topic, |view| {
-            view.counters.put(messages, bytes);
+            for (queue_id, sends) in queues {
+                view.counters.put(queue_id, &sends);
+            }
+            self.attend(view);
+        });
+    }
+
+    /// Counts messages of a queue that the broker itself took on behalf of a group.
+    pub fn count_got(&self, topic: &str, (group, queue_id): (&str, i32), taken: &Pair) {
+        self.directory.look_at_topic(topic, |view| {
+            view.counters.got(group, queue_id, taken);
             self.attend(view);
         });
     }

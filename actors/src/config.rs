@@ -168,6 +168,9 @@ pub struct BrokerConfig {
     /// Transactions that may be open; further half messages are refused. Default: 16 777 216.
     /// Bounds: 1..=268 435 456.
     pub open_transactions_max: usize,
+    /// Queues of which committed offsets are kept; commits for further ones are refused, as the memory of a broker is
+    /// not without end. Default: 4 000 000. Bounds: 1..=268 435 456.
+    pub consumer_offsets_max: usize,
     /// How a group reads a topic when nobody said how: PULL or POP. Default: PULL.
     #[cfg_attr(feature = "describe", schemars(with = "String"))]
     pub default_message_request_mode: RequestMode,
@@ -429,6 +432,7 @@ impl BrokerConfig {
         within("loadBalancePollNameServerInterval", interval, 10, i64::MAX, "10..")?;
         within("defaultPopShareQueueNum", self.default_pop_share_queue_num, -1, 65_536, "-1..=65536")?;
         within("openTransactionsMax", self.open_transactions_max, 1, 1 << 28, "1..=268435456")?;
+        within("consumerOffsetsMax", self.consumer_offsets_max, 1, 1 << 28, "1..=268435456")?;
         within("timerMaxDelaySec", self.timer_max_delay_sec, 1, 3_456_000, "1..=3456000 (40 days)")?;
         let slot_max = i64::from(i32::MAX);
         within("timerCongestNumEachSlot", self.timer_congest_num_each_slot, 1, slot_max, "1..=2147483647")?;
@@ -504,6 +508,7 @@ impl Default for BrokerConfig {
             server_load_balancer_enable: true,
             load_balance_poll_name_server_interval: 30_000,
             open_transactions_max: 16 << 20,
+            consumer_offsets_max: 4_000_000,
             max_msgs_num_batch: 64,
             default_query_max_num: 32,
             sync_flush_timeout: 5000,

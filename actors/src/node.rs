@@ -16,6 +16,8 @@ mod assignment_test;
 #[cfg(test)]
 mod batch_test;
 mod broker;
+#[cfg(test)]
+mod damage_test;
 mod delivery;
 #[cfg(test)]
 mod delivery_test;

@@ -12,7 +12,7 @@ mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
@@ -34,6 +34,8 @@ use stored::{restored, stored, stored_light};
 
 /// How often changed offsets are written to disk (RocketMQ: `flushConsumerOffsetInterval`).
 const PERSIST_EVERY: Duration = Duration::from_secs(5);
+/// How often it is told that commits of pulls are not kept, ms.
+const TELL_EVERY_MS: i64 = 60_000;
 
 /// The queue of one topic, as one group reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +74,11 @@ pub struct QueryOffset(pub GroupQueue);
 #[derive(Debug, Message)]
 #[rtype(result = "Option<i64>")]
 pub struct TakeReset(pub GroupQueue);
+
+/// Whether a commit for this queue would be kept; if not, why. Sent by pulls that commit while the table is full.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), String>")]
+pub struct WouldKeep(pub GroupQueue);
 
 /// Go on at these offsets, by queue id. Sent by administration.
 #[derive(Debug, Message)]
@@ -172,10 +179,19 @@ pub struct ConsumerOffsets {
     /// The file that a broker with light queues has in Java; all offsets are in it too.
     light: Option<TableFile<LightOffsetTable>>,
     saving: Saving<Held<Saved>>,
-    /// Published number of pending resets.
-    pending_resets: Arc<AtomicUsize>,
+    published: Published,
     stats: Arc<Stats>,
     clock: NodeClock,
+    not_kept: NotKept,
+}
+
+/// What pulls look at before they ask.
+#[derive(Debug, Clone, Default)]
+pub struct Published {
+    /// Number of pending resets.
+    pub pending_resets: Arc<AtomicUsize>,
+    /// Whether a commit for a queue that is not known yet is refused.
+    pub is_full: Arc<AtomicBool>,
 }
 
 impl ConsumerOffsets {
@@ -183,17 +199,31 @@ impl ConsumerOffsets {
     pub fn new(
         (file, table): (TableFile<ConsumerOffsetTable>, ConsumerOffsetTable),
         light: Option<(TableFile<LightOffsetTable>, LightOffsetTable)>,
-        (pending_resets, stats): (Arc<AtomicUsize>, Arc<Stats>),
-        clock: NodeClock,
+        (published, stats): (Published, Arc<Stats>),
+        (clock, queues_max): (NodeClock, usize),
     ) -> ConsumerOffsets {
         let (light, of_light) = light.unzip();
         let (progress, version) = restored(table, of_light.unwrap_or_default());
-        let saving = Saving::default();
-        ConsumerOffsets { progress, version, file, light, saving, pending_resets, stats, clock }
+        let progress = progress.limited_to(queues_max);
+        let (saving, not_kept) = (Saving::default(), NotKept::default());
+        let offsets =
+            ConsumerOffsets { progress, version, file, light, saving, published, stats, clock, not_kept };
+        offsets.publish();
+        offsets
     }
 
-    fn publish_resets(&self) {
-        self.pending_resets.store(self.progress.resets_pending(), Ordering::Release);
+    fn publish(&self) {
+        self.published.pending_resets.store(self.progress.resets_pending(), Ordering::Release);
+        self.published.is_full.store(self.progress.is_full(), Ordering::Release);
+    }
+
+    /// A commit that came with a pull is not kept: that is counted, and told once in a while.
+    fn not_kept(&mut self, of: &GroupQueue, queue_offset: i64) {
+        self.stats.commit_refused();
+        let Some(refused) = self.not_kept.note(self.clock.0.now_ms()) else { return };
+        let (GroupQueue { group, topic, queue_id }, limit) = (of, self.progress.queues_max());
+        tracing::error!(%group, %topic, queue_id, queue_offset, limit, refused,
+            "commits of pulls are not kept: the table of offsets is full, consumerOffsetsMax is its limit");
     }
 
     fn table(&self) -> ConsumerOffsetTable {
@@ -261,6 +291,7 @@ impl Handler<CommitOffset> for ConsumerOffsets {
             tracing::info!(group = %of.group, topic = %of.topic, queue_id = of.queue_id, before, queue_offset,
                 "a group goes back");
         }
+        self.publish();
         MessageResult(committed)
     }
 }
@@ -290,10 +321,17 @@ impl Handler<Pulled> for ConsumerOffsets {
         let Pulled { group, topic, queue_id, from, next_offset, commit_offset } = pulled;
         self.progress.note_pulled(&group, &topic, queue_id, (from, next_offset));
         let Some(queue_offset) = commit_offset else { return };
-        if let Committed::Backward { before } = self.progress.commit(&group, &topic, queue_id, queue_offset) {
-            self.stats.commit_ignored();
-            answers::tell_ignored(&GroupQueue { group, topic, queue_id }, before, queue_offset);
+        let committed = self.progress.commit(&group, &topic, queue_id, queue_offset);
+        let of = GroupQueue { group, topic, queue_id };
+        match committed {
+            Committed::Backward { before } => {
+                self.stats.commit_ignored();
+                answers::tell_ignored(&of, before, queue_offset);
+            }
+            Committed::Full { .. } => self.not_kept(&of, queue_offset),
+            Committed::Stored { .. } | Committed::Reset => {}
         }
+        self.publish();
     }
 }
 
@@ -302,8 +340,19 @@ impl Handler<TakeReset> for ConsumerOffsets {
 
     fn handle(&mut self, TakeReset(of): TakeReset, _: &mut Self::Context) -> Option<i64> {
         let taken = self.progress.take_reset(&of.group, &of.topic, of.queue_id);
-        self.publish_resets();
+        self.publish();
         taken
+    }
+}
+
+impl Handler<WouldKeep> for ConsumerOffsets {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, WouldKeep(of): WouldKeep, _: &mut Self::Context) -> Self::Result {
+        match self.progress.has_room_for(&of.group, &of.topic, of.queue_id) {
+            true => Ok(()),
+            false => Err(answers::full(&of.group, &of.topic, self.progress.queues_max()).remark),
+        }
     }
 }
 
@@ -315,8 +364,12 @@ impl Handler<ResetOffsets> for ConsumerOffsets {
         for (queue_id, queue_offset) in reset.queue_offsets {
             had_room &= self.progress.reset(&reset.group, &reset.topic, queue_id, queue_offset);
         }
-        self.publish_resets();
-        if had_room { Ok(()) } else { Err(answers::full(&reset.group, &reset.topic)) }
+        self.publish();
+        if had_room {
+            Ok(())
+        } else {
+            Err(answers::full(&reset.group, &reset.topic, self.progress.queues_max()))
+        }
     }
 }
 
@@ -361,7 +414,9 @@ impl Handler<CloneGroup> for ConsumerOffsets {
 
     fn handle(&mut self, CloneGroup { from, to, topic }: CloneGroup, _: &mut Self::Context) -> Self::Result {
         let had_room = self.progress.clone_group(&from, &to, topic.as_deref());
-        if had_room { Ok(()) } else { Err(answers::full(&to, topic.as_deref().unwrap_or("*"))) }
+        self.publish();
+        let max = self.progress.queues_max();
+        if had_room { Ok(()) } else { Err(answers::full(&to, topic.as_deref().unwrap_or("*"), max)) }
     }
 }
 
@@ -373,7 +428,7 @@ impl Handler<Forget> for ConsumerOffsets {
             Forget::Group(group) => self.progress.remove_group(&group),
             Forget::Topic(topic) => self.progress.remove_topic(&topic),
         }
-        self.publish_resets();
+        self.publish();
     }
 }
 
@@ -394,5 +449,38 @@ impl Handler<SaveOffsets> for ConsumerOffsets {
         self.save_changes(context);
         self.save(context);
         MessageResult(waiting)
+    }
+}
+
+// ---- state
+
+/// Commits of pulls that were not kept: told at most once in [`TELL_EVERY_MS`].
+#[derive(Debug, Default)]
+struct NotKept {
+    told_ms: Option<i64>,
+    since: u64,
+}
+
+impl NotKept {
+    /// Notes one; how many there are since the last time it was told, if it is to be told now.
+    fn note(&mut self, now_ms: i64) -> Option<u64> {
+        self.since += 1;
+        if self.told_ms.is_some_and(|told_ms| now_ms.saturating_sub(told_ms) < TELL_EVERY_MS) {
+            return None;
+        }
+        self.told_ms = Some(now_ms);
+        Some(std::mem::take(&mut self.since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_that_are_not_kept_are_told_once_a_minute_with_their_number() {
+        let mut not_kept = NotKept::default();
+        let told: Vec<_> = [5, 6, 60_004, 60_005, 60_006].map(|now_ms| not_kept.note(now_ms)).into();
+        assert_eq!(told, [Some(1), None, None, Some(3), None]);
     }
 }

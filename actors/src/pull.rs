@@ -31,11 +31,12 @@ use crate::directory::{QueueView, TopicView};
 use crate::net::turn::answer;
 use crate::net::wire::Wire;
 use crate::net::{Link, Refusal};
-use crate::offsets::{GroupQueue, TakeReset};
+use crate::offsets::{GroupQueue, Published, TakeReset, WouldKeep};
 use crate::pull::check::Selects;
 use crate::pull::read::{Bounds, Reading, Source, Status};
 use crate::queue::{OnHold, Park};
 use crate::router::Served;
+use crate::topic::counters::Pair;
 use crate::topic::{ParkFirst, names};
 
 /// How often a pull whose subscription is not registered yet is looked at again.
@@ -64,6 +65,8 @@ pub struct Parcel {
     pub deadline: Option<u64>,
     /// Whether a cold reader has fetched what it wants.
     pub is_warm: bool,
+    /// Why the offset that it commits is not kept, if it is not.
+    pub not_kept: Option<String>,
 }
 
 /// Why a pull that was held came back to its session.
@@ -97,6 +100,13 @@ pub struct Pulled {
     pub next_offset: i64,
     /// The offset to commit, if the pull says so.
     pub commit_offset: Option<i64>,
+}
+
+impl Parcel {
+    /// Whether it carries an offset to be committed.
+    fn commits(&self) -> bool {
+        self.header.sys_flag & PULL_COMMITS_OFFSET != 0 && self.wakened.is_none()
+    }
 }
 
 /// Whether a request code is a pull.
@@ -149,18 +159,22 @@ fn go_on(
                 wakened: None,
                 deadline: None,
                 is_warm: false,
+                not_kept: None,
             };
-            if cast.pending_resets.load(Ordering::Acquire) == 0 {
+            let Published { pending_resets, is_full } = &cast.offsets_published;
+            let commits_in_vain = is_full.load(Ordering::Acquire) && parcel.commits();
+            if pending_resets.load(Ordering::Acquire) == 0 && !commits_in_vain {
                 serve(wire, cast, Box::new(parcel));
             } else {
-                serve_after_reset(wire, cast, Box::new(parcel));
+                serve_after_asking(wire, cast, Box::new(parcel));
             }
         }
     }
 }
 
-/// Serves a pull while resets are pending: if one is meant for it, that is its answer.
-fn serve_after_reset(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, parcel: Box<Parcel>) {
+/// Serves a pull while resets are pending or the table of offsets is full: a reset that is meant for it is its answer,
+/// and an offset that it commits and that is not kept is told in the remark.
+fn serve_after_asking(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     let (wire, cast) = (wire.clone(), cast.clone());
     let of = GroupQueue {
         group: parcel.header.group.clone(),
@@ -168,13 +182,14 @@ fn serve_after_reset(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, parcel: Box<Parcel
         queue_id: parcel.header.queue_id,
     };
     actix::spawn(async move {
-        match cast.offsets.send(TakeReset(of)).await {
-            Ok(Some(queue_offset)) => {
-                let reading = Reading::reset_to(queue_offset, &parcel.queue.units);
-                reply::write(&wire, &parcel, reading);
-            }
-            Ok(None) | Err(_) => serve(&wire, &cast, parcel),
+        if let Ok(Some(queue_offset)) = cast.offsets.send(TakeReset(of.clone())).await {
+            let reading = Reading::reset_to(queue_offset, &parcel.queue.units);
+            return reply::write(&wire, &parcel, reading);
         }
+        if parcel.commits() && cast.offsets_published.is_full.load(Ordering::Acquire) {
+            parcel.not_kept = cast.offsets.send(WouldKeep(of)).await.ok().and_then(Result::err);
+        }
+        serve(&wire, &cast, parcel);
     });
 }
 
@@ -237,8 +252,8 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     }
     cast.stats.got(reading.count, reading.bytes);
     if reading.count > 0 {
-        let sizes = (reading.count, reading.bytes);
-        parcel.topic.counters.got(&parcel.header.group, sizes, took / 1_000_000);
+        let pulls = Pair::of(reading.count, reading.bytes, 1, took / 1_000_000);
+        parcel.topic.counters.got(&parcel.header.group, parcel.header.queue_id, &pulls);
         if names::is_system(&parcel.topic.name) {
             cast.stats.system_got(reading.count);
         }
@@ -291,7 +306,6 @@ fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
 /// Tells the owner of offsets what was handed out and what is to be committed.
 fn tell_progress(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) {
     let header = &parcel.header;
-    let commits = header.sys_flag & PULL_COMMITS_OFFSET != 0 && parcel.wakened.is_none();
     let told = Pulled {
         // A copy of its own: a slice would keep the whole request in memory.
         group: Text::from(header.group.as_str()),
@@ -299,7 +313,7 @@ fn tell_progress(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) {
         queue_id: header.queue_id,
         from: header.queue_offset,
         next_offset: reading.next_offset,
-        commit_offset: commits.then_some(header.commit_offset),
+        commit_offset: parcel.commits().then_some(header.commit_offset),
     };
     if let Err(undelivered) = cast.offsets.try_send(told) {
         // What was handed out is told again by the next pull; a commit may be the last one.

@@ -2,10 +2,11 @@
 //!
 //! Invariants:
 //! - a page that is not in memory is first touched on a thread that may wait, never on an arbiter;
+//! - units that this process has not written are compared with their records, where the queue is known;
 //! - nothing is copied.
 
 use bytes::Bytes;
-use troupemq_store::Unit;
+use troupemq_store::{ConsumeQueue, LogReader, Unit};
 
 use crate::cast::BrokerCast;
 
@@ -36,10 +37,47 @@ impl Records {
         Records(records)
     }
 
+    /// Reads the records of units of one queue. A unit from before the start may be damaged: if another record stands
+    /// where it points, there is none.
+    pub async fn of_queue(cast: &BrokerCast, queue: &ConsumeQueue, units: &[Unit]) -> Records {
+        let mut records = Records::read(cast, units.iter().copied()).await;
+        for (record, unit) in records.0.iter_mut().zip(units) {
+            record.take_if(|bytes| !is_own(queue, unit, bytes));
+        }
+        Records(records.0)
+    }
+
     /// The records.
     pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
         self.0.iter().map(|record| record.as_deref())
     }
+}
+
+/// The record of a unit of a queue, read at once; none if there is none, or another one.
+pub fn record_of(log: &LogReader, queue: &ConsumeQueue, unit: &Unit) -> Option<Bytes> {
+    if unit.is_hole() {
+        return None;
+    }
+    let bytes = log.slice(unit.log_offset, usize::try_from(unit.size).ok()?)?;
+    is_own(queue, unit, &bytes).then_some(bytes)
+}
+
+/// Whether these bytes are the record that a unit speaks of; tells of a unit that is damaged.
+fn is_own(queue: &ConsumeQueue, unit: &Unit, bytes: &[u8]) -> bool {
+    let is_own = !queue.is_doubtful(unit) || queue.is_record_of(unit, bytes);
+    if !is_own {
+        tell_damaged(queue, unit);
+    }
+    is_own
+}
+
+/// Tells of a unit whose record is another one.
+pub fn tell_damaged(queue: &ConsumeQueue, unit: &Unit) {
+    let (topic, queue_id, queue_offset) = (queue.topic(), queue.queue_id(), unit.queue_offset);
+    tracing::error!(
+        %topic, queue_id, queue_offset,
+        "damaged unit is passed over; `troupemq store rebuild` mends it"
+    );
 }
 
 fn touch(cold: &[Bytes]) {

@@ -28,6 +28,7 @@ use crate::send::bench::check_service;
 use crate::send::check::check_sizes;
 use crate::send::place::Places;
 use crate::send::{Own, StoredOwn, store};
+use crate::topic::counters::Pair;
 use crate::topics::EnsureTopic;
 
 /// How long the requester may take to answer the push.
@@ -163,7 +164,8 @@ impl Reply<'_> {
         match store(cast, &[Own { record, tags_code }]).await {
             Ok(stored) => {
                 let stored = stored.first().copied()?;
-                cast.count_put(&self.header.topic, 1, usize::try_from(stored.size).unwrap_or(0));
+                let size = usize::try_from(stored.size).unwrap_or(0);
+                cast.count_put(&self.header.topic, [(self.queue_id, Pair::of(1, size, 1, 0))]);
                 Some(stored)
             }
             Err(refusal) => {

@@ -33,8 +33,8 @@ use troupemq_codec::request::{
 use troupemq_codec::request::{QueryAssignment, ResumeCheckHalfMessage, SetMessageRequestMode};
 
 use crate::admin::{
-    absent, clients, cold, files, forward, groups, progress, reset, runtime, settings, slaves, topic,
-    topic_stats,
+    absent, clients, cold, files, forward, groups, progress, reset, runtime, settings, slaves, statistics,
+    topic, topic_stats,
 };
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link};
@@ -149,7 +149,7 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         DeleteExpiredCommitlog::CODE => files::clean_log(cast, call),
         CheckRocksdbCqWriteProgress::CODE => files::rocksdb_progress(cast, call),
         GetBrokerRuntimeInfo::CODE => runtime::runtime_info(cast, call).await,
-        ViewBrokerStatsData::CODE => runtime::stats_data(cast, call).await,
+        ViewBrokerStatsData::CODE => statistics::stats_data(cast, call).await,
         GetAllConsumerOffset::CODE => slaves::consumer_offsets(cast, call).await,
         GetAllDelayOffset::CODE => slaves::delay_offsets(cast, call).await,
         GetAllMessageRequestMode::CODE => slaves::request_modes(cast, call).await,

@@ -5,12 +5,15 @@
 //! - each level keeps the order in which its messages were stored;
 //! - a message that cannot be stored now is tried again, never passed over; one that can no longer be read, or
 //!   whose topic was deleted, is passed over with a warning;
+//! - a unit from before the start is believed only what its record says: it delivers no other message, is not early
+//!   and holds nothing up;
 //! - its places are on disk a second or two after they changed, once the log is, and at an orderly stop; what was
 //!   delivered and is not in them after a kill is found in the log and not delivered again.
 //!
-//! Contents: `levels` the state.
+//! Contents: `levels` the state, `look_up` what records say of units.
 
 pub mod levels;
+mod look_up;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +31,11 @@ use crate::delayed::{self, BATCH_BYTES, Before, Leaving};
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::saving::{Saving, in_background};
+use crate::topic::counters::Pair;
 use levels::{Due, Places, TAKEN_MAX};
 
+/// Group under which is counted what leaves the levels. Java: `SCHEDULE_CONSUMER`.
+const CONSUMER: &str = "SCHEDULE_CONSUMER";
 /// Longest time between two looks at the levels: a message that comes meanwhile waits longer than that.
 const LOOK_EVERY_MS: i64 = 50;
 /// Shortest such time.
@@ -58,6 +64,8 @@ struct Delivered {
     due: Vec<Due>,
     passed: usize,
     before: Before,
+    /// What was looked up and is not due.
+    looked_up: Vec<Due>,
 }
 
 /// What was delivered before the start is known. Sent by the actor to itself.
@@ -74,6 +82,15 @@ pub struct StopSchedule;
 #[derive(Debug, Message)]
 #[rtype(result = "DelayOffsetTable")]
 pub struct AllPlaces;
+
+/// What a look at the levels has found.
+#[derive(Debug, Default)]
+struct Found {
+    /// What is due.
+    due: Vec<Due>,
+    /// What comes next in its level and is to be looked up, as its unit may be damaged.
+    next: Vec<Due>,
+}
 
 // ---- actor
 
@@ -124,26 +141,32 @@ impl Schedule {
     }
 
     /// What is due, and in how many milliseconds to look again.
-    fn look(&mut self) -> (Vec<Due>, i64) {
+    fn look(&mut self) -> (Found, i64) {
         let now_ms = self.cast.now_ms();
         // No level waits for ever behind others that always have something.
         let count = self.places.levels().count().try_into().unwrap_or(1);
         self.turn = (self.turn + 1) % count;
         let turn = self.turn;
-        let mut due = Vec::new();
+        let mut found = Found::default();
         let mut again_ms = LOOK_EVERY_MS;
         for level in (0..count).map(|at| (at + turn) % count + 1) {
             let Some(queue) = self.cast.queues.get(SCHEDULE_TOPIC, level - 1) else { continue };
             let from = self.places.place(level, queue.min_offset(), queue.max_offset());
-            if from >= queue.max_offset() || due.len() >= BATCH_MAX {
+            if from >= queue.max_offset() || found.due.len() >= BATCH_MAX {
                 continue;
             }
-            if let Some(next_ms) = self.places.take(level, queue.units(from, TAKEN_MAX), now_ms, &mut due) {
-                again_ms = again_ms.min(next_ms - now_ms);
+            let units = queue.units(from, TAKEN_MAX);
+            let Some((next, next_ms)) = self.places.take(level, units, now_ms, &mut found.due) else {
+                continue;
+            };
+            again_ms = again_ms.min(next_ms - now_ms);
+            if queue.is_doubtful(&next.unit) && self.places.as_looked_up(level, &next.unit).is_none() {
+                found.next.push(next);
             }
         }
-        due.truncate(delayed::fitting(due.iter().map(|due| due.unit.size), BATCH_BYTES));
-        (due, again_ms.max(LOOK_SOONEST_MS))
+        let sizes = found.due.iter().map(|due| due.unit.size);
+        found.due.truncate(delayed::fitting(sizes, BATCH_BYTES));
+        (found, again_ms.max(LOOK_SOONEST_MS))
     }
 
     /// The time from which deliveries may not be noted: when the first message was due that is not passed.
@@ -164,6 +187,19 @@ impl Schedule {
             Some(from_ms) => {
                 self.delivers = true;
                 actix::spawn(look_back(self.cast.clone(), from_ms, context.address()));
+            }
+        }
+    }
+
+    /// Counts what left its level, as Java does: as taken by a group of its own.
+    fn count(&self, passed: &[Due]) {
+        for of_level in passed.chunk_by(|one, next| one.level == next.level) {
+            let taken = of_level.iter().filter(|due| !due.unit.is_hole());
+            let bytes = taken.clone().map(|due| usize::try_from(due.unit.size).unwrap_or(0)).sum();
+            let calls = taken.count();
+            if calls > 0 {
+                let of = (CONSUMER, of_level[0].level - 1);
+                self.cast.count_got(SCHEDULE_TOPIC, of, &Pair::of(calls, bytes, calls, 0));
             }
         }
     }
@@ -241,15 +277,15 @@ impl Handler<Look> for Schedule {
         if self.delivers {
             return;
         }
-        let (due, again_ms) = self.look();
-        if due.is_empty() {
+        let (found, again_ms) = self.look();
+        if found.due.is_empty() && found.next.is_empty() {
             // Whatever was due before the start is passed.
             self.before.get_or_insert_default().forget();
             return self.look_in(context, again_ms);
         }
         self.delivers = true;
         let before = self.before.take().unwrap_or_default();
-        actix::spawn(deliver(self.cast.clone(), due, before, context.address()));
+        actix::spawn(deliver(self.cast.clone(), found, before, context.address()));
     }
 }
 
@@ -260,7 +296,9 @@ impl Handler<Delivered> for Schedule {
         self.delivers = false;
         self.before = Some(delivered.before);
         self.changed |= delivered.passed > 0;
+        delivered.looked_up.into_iter().for_each(|one| self.places.looked_up(one));
         delivered.due.iter().take(delivered.passed).for_each(|due| self.places.passed(due));
+        self.count(&delivered.due[..delivered.passed]);
         if self.stopped {
             self.stop(context);
         } else if delivered.passed < delivered.due.len() {
@@ -306,11 +344,13 @@ impl Handler<AllPlaces> for Schedule {
 // ---- delivery
 
 /// Stores what is due in its topics and tells how much of it is done.
-async fn deliver(cast: Arc<BrokerCast>, due: Vec<Due>, mut before: Before, schedule: Addr<Schedule>) {
+async fn deliver(cast: Arc<BrokerCast>, found: Found, mut before: Before, schedule: Addr<Schedule>) {
+    let Found { mut due, next } = found;
+    let looked_up = look_up::compare(&cast, &mut due, next).await;
     let leaving: Vec<Leaving> = due.iter().map(|due| Leaving::level(due.unit)).collect();
     let passed = delayed::deliver(&cast, &leaving, &mut before).await;
     // An actor that is gone needs no news.
-    let _ = schedule.send(Delivered { due, passed, before }).await;
+    let _ = schedule.send(Delivered { due, passed, before, looked_up }).await;
 }
 
 /// Looks back at what was delivered since `from_ms` before the start.

@@ -8,11 +8,12 @@
 //! - a send is answered once, in the order of the batch; a one-way send never.
 //!
 //! Contents: `check` says what is allowed, `place` finds topic and queue, `ids` makes unique ids, `bench` gathers a
-//! batch, `inner_batch` makes one record of many messages, `reply` writes the answers; `own` is for what the broker
-//! stores itself.
+//! batch, `inner_batch` makes one record of many messages, `count` counts them, `reply` writes the answers; `own` is
+//! for what the broker stores itself.
 
 pub mod bench;
 pub mod check;
+mod count;
 pub mod ids;
 mod inner_batch;
 mod light;

@@ -82,7 +82,7 @@ pub async fn send_back(cast: &BrokerCast, call: &Call) -> Answer {
     copy.store(cast, &topic, (next, retry_queues)).await?;
     let of = copy.record.properties().get(RETRY_TOPIC).unwrap_or(copy.record.topic());
     cast.directory.look_at_topic(of, |view| {
-        view.counters.sent_back(group.name());
+        view.counters.sent_back(group.name(), next == Next::GiveUp);
         cast.attend(view);
     });
     Ok(Command::response(ResponseCode::SUCCESS))

@@ -10,6 +10,8 @@ pub mod rates;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::net::wire::End;
+
 /// Upper ends, in ms, of the spans by which sends are counted; the last span has none.
 pub const SPANS_MS: [u64; 12] = [0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000];
 
@@ -27,9 +29,23 @@ pub struct Stats {
     found_pulls: Line,
     cold_pulls: Line,
     ignored_commits: Line,
+    refused_commits: Line,
+    connects: AtomicU64,
+    closes: AtomicU64,
+    idle_ends: AtomicU64,
+    failed_ends: AtomicU64,
+    consumer_beats: Beats,
+    producer_beats: Beats,
     slowest_put_ms: AtomicU64,
     slowest_get_ms: AtomicU64,
     put_spans: [AtomicU64; SPANS_MS.len() + 1],
+}
+
+/// Heart-beats, and how long they took together.
+#[derive(Debug, Default)]
+struct Beats {
+    groups: AtomicU64,
+    ms: AtomicU64,
 }
 
 /// A counter on a cache line of its own.
@@ -62,6 +78,20 @@ pub struct Reading {
     pub cold_pulls: u64,
     /// Commits that went back although nothing asked for it.
     pub ignored_commits: u64,
+    /// Commits for which the table of offsets had no room.
+    pub refused_commits: u64,
+    /// Connections that came.
+    pub connects: u64,
+    /// Connections that ended.
+    pub closes: u64,
+    /// Of these, those that were silent too long.
+    pub idle_ends: u64,
+    /// Of these, those that failed or brought what is no frame.
+    pub failed_ends: u64,
+    /// Consumer groups in heart-beats, and how long those took, in ms.
+    pub consumer_beats: (u64, u64),
+    /// Producer groups in heart-beats, and how long those took, in ms.
+    pub producer_beats: (u64, u64),
     /// The longest a send took, in ms.
     pub slowest_put_ms: u64,
     /// The longest the reading of a pull took, in ms.
@@ -86,6 +116,32 @@ impl Stats {
     /// Counts a commit that goes back although nothing asked for it.
     pub fn commit_ignored(&self) {
         self.ignored_commits.add(1);
+    }
+
+    /// Counts a connection.
+    pub fn connected(&self) {
+        self.connects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the end of a connection, and why it came.
+    pub fn disconnected(&self, end: &End) {
+        self.closes.fetch_add(1, Ordering::Relaxed);
+        match end {
+            End::Idle => _ = self.idle_ends.fetch_add(1, Ordering::Relaxed),
+            End::Garbage(_) | End::Socket(_) => _ = self.failed_ends.fetch_add(1, Ordering::Relaxed),
+            End::ByPeer | End::ByUs | End::SlowReader => {}
+        }
+    }
+
+    /// Counts a heart-beat with so many groups of consumers and of producers, which took so long.
+    pub fn beat(&self, consumers: usize, producers: usize, ms: u64) {
+        self.consumer_beats.add(consumers, ms);
+        self.producer_beats.add(producers, ms);
+    }
+
+    /// Counts a commit for which the table of offsets has no room.
+    pub fn commit_refused(&self) {
+        self.refused_commits.add(1);
     }
 
     /// Counts messages that were refused.
@@ -140,10 +196,30 @@ impl Stats {
             found_pulls: self.found_pulls.value(),
             cold_pulls: self.cold_pulls.value(),
             ignored_commits: self.ignored_commits.value(),
+            refused_commits: self.refused_commits.value(),
+            connects: self.connects.load(Ordering::Relaxed),
+            closes: self.closes.load(Ordering::Relaxed),
+            idle_ends: self.idle_ends.load(Ordering::Relaxed),
+            failed_ends: self.failed_ends.load(Ordering::Relaxed),
+            consumer_beats: self.consumer_beats.value(),
+            producer_beats: self.producer_beats.value(),
             slowest_put_ms: self.slowest_put_ms.load(Ordering::Relaxed),
             slowest_get_ms: self.slowest_get_ms.load(Ordering::Relaxed),
             put_spans: std::array::from_fn(|span| self.put_spans[span].load(Ordering::Relaxed)),
         }
+    }
+}
+
+impl Beats {
+    fn add(&self, groups: usize, ms: u64) {
+        if groups > 0 {
+            self.groups.fetch_add(u64::try_from(groups).unwrap_or(u64::MAX), Ordering::Relaxed);
+            self.ms.fetch_add(ms, Ordering::Relaxed);
+        }
+    }
+
+    fn value(&self) -> (u64, u64) {
+        (self.groups.load(Ordering::Relaxed), self.ms.load(Ordering::Relaxed))
     }
 }
 

@@ -38,7 +38,7 @@ use crate::poison::Vital;
 use crate::pull::Wakened;
 use crate::queue::{EndQueue, Park, Queue};
 use crate::topics::{Rests, TopicParts};
-use counters::Counters;
+use counters::{Counters, Key};
 pub use state::TopicChange;
 use state::{TopicState, Wish};
 use statistics::{Of, Statistics};
@@ -91,8 +91,8 @@ pub struct ParkFirst {
 pub struct TellSums {
     /// The topic.
     pub topic: Text,
-    /// The group, if it is about one.
-    pub group: Option<Text>,
+    /// What of it.
+    pub key: Key,
     /// Messages or bytes.
     pub of: Of,
 }
@@ -129,10 +129,11 @@ impl Topic {
         // What light queues count they count together, under their common front.
         let is_counted = !parts.directory.is_light(&name) || name.as_str() == light::PREFIX;
         let view = parts.directory.topic(&name).filter(|_| is_counted);
+        let counters = view.map(|view| view.counters.clone()).unwrap_or_default();
         Topic {
             state: TopicState::new(decided, parts.clock.0.now_ms()),
-            counters: view.map(|view| view.counters.clone()).unwrap_or_default(),
-            statistics: Statistics::default(),
+            statistics: Statistics::since(counters.rested()),
+            counters,
             _vital: parts.poison.guard("Topic"),
             name,
             parts,
@@ -245,14 +246,8 @@ impl Handler<ParkFirst> for Topic {
 impl Handler<TellSums> for Topic {
     type Result = Option<BrokerStats>;
 
-    fn handle(&mut self, TellSums { group, of, .. }: TellSums, _: &mut Context<Topic>) -> Self::Result {
-        let counted = self.counters.read();
-        let is_known =
-            counted.pair(group.as_ref()).is_some_and(|pair| of != Of::SentBack || pair.value(of) > 0);
-        is_known.then(|| match group {
-            Some(group) => self.statistics.of_group(&group, of),
-            None => self.statistics.of_topic(of),
-        })
+    fn handle(&mut self, TellSums { key, of, .. }: TellSums, _: &mut Context<Topic>) -> Self::Result {
+        self.counters.read().has(&key, of).then(|| self.statistics.of(&key, of))
     }
 }
 
@@ -262,9 +257,13 @@ impl Handler<Rest> for Topic {
     fn handle(&mut self, _: Rest, context: &mut Context<Topic>) -> bool {
         // From here on who counts asks for the topic again; what was counted before is seen below.
         self.counters.release();
-        let rests = self.state.is_idle(self.now_ms()) && self.statistics.is_at_rest(&self.counters.read());
+        let counted = self.counters.read();
+        let rests = self.state.is_idle(self.now_ms()) && self.statistics.is_at_rest(&counted);
         match rests {
-            true => context.stop(),
+            true => {
+                self.counters.rest(counted);
+                context.stop();
+            }
             false => _ = self.counters.claim(),
         }
         rests

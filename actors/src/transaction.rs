@@ -22,13 +22,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
-use bytes::Bytes;
 use troupemq_codec::Text;
-use troupemq_store::{ConsumeQueue, LogReader, QueueTable, Unit};
+use troupemq_store::{ConsumeQueue, QueueTable, Unit};
 
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::offsets::{CommitOffset, GroupQueue};
+use crate::read_ahead::record_of;
 use halves::{Halves, Seen};
 use records::{HalfView, OP_TOPIC, named_by_op};
 
@@ -138,8 +138,8 @@ impl TransactionChecker {
     }
 
     fn read_ops(&mut self) {
-        read(&self.cast.queues, OP_TOPIC, self.halves.ops_read_to(), |unit| {
-            let bytes = record_of(&self.cast.log, &unit);
+        read(&self.cast.queues, OP_TOPIC, self.halves.ops_read_to(), |queue, unit| {
+            let bytes = record_of(&self.cast.log, queue, &unit);
             let named = bytes.map(|bytes| named_by_op(&bytes)).unwrap_or_default();
             self.halves.done(unit.queue_offset, &named);
         });
@@ -149,9 +149,16 @@ impl TransactionChecker {
         if let Some(queue) = self.half_queue().filter(|queue| queue.min_offset() > self.halves.read_to()) {
             self.halves.forget_below(queue.min_offset());
         }
-        read(&self.cast.queues, HALF_TOPIC, self.halves.read_to(), |unit| {
-            let bytes = record_of(&self.cast.log, &unit);
-            self.halves.read(unit.queue_offset, bytes.and_then(|bytes| seen(&bytes)));
+        read(&self.cast.queues, HALF_TOPIC, self.halves.read_to(), |queue, unit| {
+            let seen = match record_of(&self.cast.log, queue, &unit) {
+                Some(bytes) => seen(&bytes),
+                // Its unit is damaged. A decision names the place of the record, so it can still be decided.
+                None if !unit.is_hole() && unit.log_offset >= self.cast.log.min_offset() => {
+                    Some(Seen::default())
+                }
+                None => None,
+            };
+            self.halves.read(unit.queue_offset, seen);
         });
     }
 
@@ -197,22 +204,15 @@ impl TransactionChecker {
 }
 
 /// Hands the units of queue 0 of a topic from an offset on to `take`.
-fn read(queues: &QueueTable, topic: &str, from: i64, mut take: impl FnMut(Unit)) {
+fn read(queues: &QueueTable, topic: &str, from: i64, mut take: impl FnMut(&ConsumeQueue, Unit)) {
     let Some(queue) = queues.get(topic, 0) else { return };
     let mut next = from.max(queue.min_offset());
     loop {
         let units: Vec<Unit> = queue.units(next, READ_MAX).collect();
         let Some(last) = units.last() else { return };
         next = last.next_offset();
-        units.into_iter().for_each(&mut take);
+        units.into_iter().for_each(|unit| take(&queue, unit));
     }
-}
-
-fn record_of(log: &LogReader, unit: &Unit) -> Option<Bytes> {
-    if unit.is_hole() {
-        return None;
-    }
-    log.slice(unit.log_offset, usize::try_from(unit.size).ok()?)
 }
 
 /// What a record of the half topic says; none if it says not where its message goes.

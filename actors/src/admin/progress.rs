@@ -24,6 +24,7 @@ use crate::directory::TopicView;
 use crate::net::{Answer, Call, Refusal};
 use crate::offsets::{GroupProgress, GroupsOfTopic, TopicProgress, TopicsOfGroup};
 use crate::topic::TellSums;
+use crate::topic::counters::Key;
 use crate::topic::statistics::Of;
 
 /// What a group has done in one topic.
@@ -171,7 +172,8 @@ async fn progress(
     for topic in topics {
         let Some(view) = cast.directory.topic(&topic).filter(|_| !is_foreign(&topic)) else { continue };
         read.push(of_topic(cast, group, &view).await?);
-        let sums = TellSums { topic, group: Some(group.clone()), of: Of::Messages };
+        let sums =
+            TellSums { topic, key: Key { group: Some(group.clone()), queue_id: None }, of: Of::Messages };
         let counted = cast.topics.send(sums).await?;
         rate += counted.map_or(0.0, |stats| stats.stats_minute.tps);
     }

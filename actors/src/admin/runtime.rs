@@ -1,4 +1,4 @@
-//! The state of a broker in numbers: GET_BROKER_RUNTIME_INFO (28), VIEW_BROKER_STATS_DATA (315).
+//! The state of a broker in numbers: GET_BROKER_RUNTIME_INFO (28).
 //!
 //! Invariants:
 //! - every key that a tool parses is there, with a value it can parse;
@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use troupemq_codec::Text;
 use troupemq_codec::message::RecordView;
-use troupemq_codec::request::{BrokerStats, KvTable, ViewBrokerStatsDataHeader};
+use troupemq_codec::request::KvTable;
 use troupemq_codec::version::{OUR_VERSION, version_name};
-use troupemq_codec::{ResponseCode, Text};
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::retention::{DiskUse, disk_use};
 
@@ -22,10 +22,8 @@ use crate::net::{Answer, Call, Refusal};
 use crate::query::record_at;
 use crate::schedule::AllPlaces;
 use crate::stats::SPANS_MS;
-use crate::stats::rates::{self, Rates, Sums, TellRates};
+use crate::stats::rates::{Rates, TellRates};
 use crate::timer::{Report, TimerReport};
-use crate::topic::TellSums;
-use crate::topic::statistics::Of;
 
 /// The pools that Java has; the queues of all but the first are always empty here.
 const POOLS: [&str; 5] = ["send", "pull", "litePull", "query", "ack"];
@@ -89,6 +87,7 @@ fn counts(table: &mut Table, rates: &Rates) {
     table.put("getMessageEntireTimeMax", now.slowest_get_ms);
     table.put("putMessageDistributeTime", spans(&now.put_spans));
     table.put("commitsIgnored", now.ignored_commits);
+    table.put("commitsRefused", now.refused_commits);
     table.put("putLatency99", share(&now.put_spans, 99, 100));
     table.put("putLatency999", share(&now.put_spans, 999, 1000));
     for (key, put, got) in [
@@ -193,64 +192,6 @@ fn span(ms: i64) -> String {
     let seconds = ms / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     format!("[ {days} days, {hours} hours, {minutes} minutes, {} seconds ]", seconds % 60)
-}
-
-/// VIEW_BROKER_STATS_DATA: sums of the broker, of one topic, or of one group in a topic.
-///
-/// Java has more names, with nothing behind them unless hooks, pop or the replication of another broker count there:
-/// they do not exist here either.
-pub async fn stats_data(cast: &BrokerCast, call: &Call) -> Answer {
-    let header: ViewBrokerStatsDataHeader = call.command.header()?;
-    let key = &header.key;
-    let stats = match header.name.as_str() {
-        "BROKER_PUT_NUMS" => of_broker(cast, key, Sums::Puts).await?,
-        "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC" => of_broker(cast, key, Sums::UsersPuts).await?,
-        "BROKER_GET_NUMS" => of_broker(cast, key, Sums::Gets).await?,
-        "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC" => of_broker(cast, key, Sums::UsersGets).await?,
-        "TOPIC_PUT_NUMS" => of_topic(cast, key.clone(), None, Of::Messages).await?,
-        "TOPIC_PUT_SIZE" => of_topic(cast, key.clone(), None, Of::Bytes).await?,
-        "GROUP_GET_NUMS" => of_group(cast, key, Of::Messages).await?,
-        "GROUP_GET_SIZE" => of_group(cast, key, Of::Bytes).await?,
-        "SNDBCK_PUT_NUMS" => of_group(cast, key, Of::SentBack).await?,
-        // Java's key begins with the number of a queue; here the queues of a topic are told together.
-        "GROUP_GET_LATENCY" => {
-            let of_queue = key.split_once('@').filter(|(queue, _)| queue.parse::<u32>().is_ok());
-            of_group(cast, of_queue.map_or(key, |(_, rest)| rest), Of::Latency).await?
-        }
-        _ => None,
-    };
-    match stats {
-        Some(stats) => body(&stats),
-        None => Err(Refusal::new(
-            ResponseCode::SYSTEM_ERROR,
-            format!("The stats <{}> <{}> not exist", header.name, header.key),
-        )),
-    }
-}
-
-/// Sums of the broker: the key is its cluster.
-async fn of_broker(cast: &BrokerCast, key: &str, which: Sums) -> Result<Option<BrokerStats>, Refusal> {
-    if cast.config.load().broker_cluster_name != key {
-        return Ok(None);
-    }
-    Ok(Some(cast.sampler.send(rates::TellSums(which)).await?))
-}
-
-async fn of_topic(
-    cast: &BrokerCast,
-    topic: Text,
-    group: Option<Text>,
-    of: Of,
-) -> Result<Option<BrokerStats>, Refusal> {
-    Ok(cast.topics.send(TellSums { topic, group, of }).await?)
-}
-
-/// Sums of a group in a topic: the key is `topic@group`.
-async fn of_group(cast: &BrokerCast, key: &str, of: Of) -> Result<Option<BrokerStats>, Refusal> {
-    match key.split_once('@') {
-        Some((topic, group)) => of_topic(cast, Text::from(topic), Some(Text::from(group)), of).await,
-        None => Ok(None),
-    }
 }
 
 #[cfg(test)]

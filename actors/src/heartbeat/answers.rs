@@ -25,6 +25,7 @@ use crate::topics::{EnsureGroupTopic, MarkOrdered};
 
 /// Answers HEART_BEAT.
 pub async fn heart_beat(cast: &BrokerCast, call: &Call) -> Answer {
+    let began = cast.clock().nanos();
     let data: HeartbeatData = from_loose(&call.command.body)?;
     let mut subscription_changed = data.heartbeat_fingerprint == 0;
     let mut consumer_groups = Vec::with_capacity(data.consumer_data_set.len());
@@ -49,6 +50,8 @@ pub async fn heart_beat(cast: &BrokerCast, call: &Call) -> Answer {
     let producer_groups = data.producer_data_set.iter().map(|one| one.group_name.clone()).collect();
     let link = call.link.id();
     cast.heartbeats.send(ClientBeat { link, client, producer_groups, consumer_groups }).await?;
+    let took_ms = cast.clock().nanos().saturating_sub(began) / 1_000_000;
+    cast.stats.beat(data.consumer_data_set.len(), data.producer_data_set.len(), took_ms);
     let header =
         HeartBeatReplyHeader { supports_v2: Some(true), subscription_changed: Some(subscription_changed) };
     Ok(Command::response(ResponseCode::SUCCESS).with_header(&header))

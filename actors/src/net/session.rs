@@ -125,6 +125,7 @@ impl Actor for Session {
         context.set_mailbox_capacity(MAILBOX);
         if let Served::Broker(cast) = &self.wire.served {
             cast.directory.publish_link(self.wire.link.clone());
+            cast.stats.connected();
         }
         let reading: Pin<Box<dyn Future<Output = End>>> =
             match self.source.take().expect("a session is started once") {
@@ -145,9 +146,11 @@ impl Actor for Session {
     fn stopped(&mut self, _: &mut Context<Session>) {
         let link = &self.wire.link;
         self.wire.finish(End::ByUs);
-        tracing::debug!(peer = %link.peer(), end = ?self.wire.take_end(), "connection ended");
+        let end = self.wire.take_end();
+        tracing::debug!(peer = %link.peer(), ?end, "connection ended");
         link.mark_closed();
         if let Served::Broker(cast) = &self.wire.served {
+            cast.stats.disconnected(end.as_ref().unwrap_or(&End::ByUs));
             cast.directory.withdraw_link(link.id());
         }
         self.wire.served.closed(link);

@@ -308,7 +308,7 @@ fn start(
         groups: people.groups,
         filters: people.book,
         offsets: people.offsets,
-        pending_resets: people.pending_resets,
+        offsets_published: people.published,
         heartbeats: people.heartbeats,
         assignments: people.assignments,
         log: below.log,

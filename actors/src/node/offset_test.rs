@@ -9,9 +9,10 @@ use troupemq_codec::message::Message;
 use troupemq_codec::request::{
     Boundary, CloneGroupOffset, CloneGroupOffsetHeader, GetEarliestMsgStoretime,
     GetEarliestMsgStoretimeHeader, GetMaxOffset, GetMaxOffsetHeader, GetMinOffset, GetMinOffsetHeader,
-    HeartBeat, InvokeBrokerToResetOffset, InvokeBrokerToResetOffsetHeader, PullMessage, PullMessageHeader,
-    QueryConsumerOffset, QueryConsumerOffsetHeader, ResetConsumerClientOffset, ResetOffsetBody,
-    SearchOffsetByTimestamp, SearchOffsetByTimestampHeader, UpdateConsumerOffset, UpdateConsumerOffsetHeader,
+    HeartBeat, InvokeBrokerToResetOffset, InvokeBrokerToResetOffsetHeader, PULL_COMMITS_OFFSET, PullMessage,
+    PullMessageHeader, QueryConsumerOffset, QueryConsumerOffsetHeader, ResetConsumerClientOffset,
+    ResetOffsetBody, SearchOffsetByTimestamp, SearchOffsetByTimestampHeader, UpdateConsumerOffset,
+    UpdateConsumerOffsetHeader,
 };
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 
@@ -279,4 +280,37 @@ fn a_queue_tells_its_ends_and_pulls_outside_of_them_where_to_go_on() {
         let answer = client.pull("T", queue_id, offset, "*");
         assert_eq!((answer.code, answer.fields.get("nextBeginOffset")), (code, Some(next)), "{offset}");
     }
+}
+
+/// A pull of a queue that commits an offset; its remark.
+fn pull_with_commit(client: &mut Client, (group, queue_id): (&str, i32), commit_offset: i64) -> String {
+    let header = pull_header("T", queue_id, 0, "*");
+    let sys_flag = header.sys_flag | PULL_COMMITS_OFFSET;
+    let header = PullMessageHeader { group: Text::from(group), sys_flag, commit_offset, ..header };
+    let answer = client.call_past_notices(request::<PullMessage>(&header));
+    assert_eq!(answer.code, 0, "{:?}", answer.remark);
+    answer.remark.unwrap_or_default().to_string()
+}
+
+#[test]
+fn a_commit_of_a_pull_that_finds_the_table_full_is_told_with_the_limit_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().unwrap().config.consumer_offsets_max = 1;
+    let node = Node::start(config).unwrap();
+    let mut client = Client::of(&node);
+    (0..2).for_each(|queue_id| assert_eq!(client.produce("T", queue_id, b"x", "").code, 0));
+    assert_eq!(pull_with_commit(&mut client, ("TOOLS_CONSUMER", 0), 1), "FOUND");
+    assert_eq!(progress(&mut client, "TOOLS_CONSUMER"), Some(1), "it took the only place");
+    let told = "FOUND; an offset of group TOOLS_CONSUMER in topic T is not kept: the table of offsets is full, \
+                consumerOffsetsMax = 1 queues";
+    assert_eq!(pull_with_commit(&mut client, ("TOOLS_CONSUMER", 1), 1), told);
+    assert_eq!(pull_with_commit(&mut client, ("TOOLS_CONSUMER", 0), 1), "FOUND", "it is known");
+    // This question comes behind what the pulls have told.
+    progress(&mut client, "TOOLS_CONSUMER");
+    assert_eq!(node.broker().unwrap().stats.read().refused_commits, 1);
+    node.stop_and_wait().expect("a clean stop");
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    assert_eq!(pull_with_commit(&mut client, ("TOOLS_CONSUMER", 1), 1), "FOUND", "there is room again");
 }

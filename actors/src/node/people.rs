@@ -4,7 +4,6 @@
 //! - tables are read before any actor of them is started: a damaged table stops the start, not the node.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use actix::{Actor, Addr};
 use troupemq_codec::group::SubscriptionGroupTable;
@@ -23,7 +22,7 @@ use crate::groups::table::{GroupRules, GroupTable};
 use crate::groups::{Groups, SaveGroups};
 use crate::heartbeat::HeartbeatScanner;
 use crate::node::{NodeError, Stage};
-use crate::offsets::{ConsumerOffsets, SaveOffsets};
+use crate::offsets::{ConsumerOffsets, Published, SaveOffsets};
 use crate::stats::Stats;
 use crate::transaction::PROGRESS_GROUP;
 use crate::transaction::records::OP_TOPIC;
@@ -75,7 +74,7 @@ pub(super) struct People {
     pub(super) offsets: Addr<ConsumerOffsets>,
     pub(super) assignments: Addr<Assignments>,
     pub(super) heartbeats: Addr<HeartbeatScanner>,
-    pub(super) pending_resets: Arc<AtomicUsize>,
+    pub(super) published: Published,
     pub(super) stats: Arc<Stats>,
 }
 
@@ -98,9 +97,10 @@ impl People {
         let filters = Filters::new(tables.filters, book.clone(), log.clone(), span_ms, clock.clone()).start();
         let groups = Groups::new(table, file, directory.clone(), filters.clone(), clock.clone()).start();
         stage.enter("ConsumerOffsets");
-        let (pending_resets, stats) = (Arc::new(AtomicUsize::new(0)), Arc::new(Stats::default()));
-        let published = (pending_resets.clone(), stats.clone());
-        let offsets = ConsumerOffsets::new(tables.offsets, tables.light, published, clock.clone()).start();
+        let (published, stats) = (Published::default(), Arc::new(Stats::default()));
+        let told = (published.clone(), stats.clone());
+        let of_table = (clock.clone(), config.consumer_offsets_max);
+        let offsets = ConsumerOffsets::new(tables.offsets, tables.light, told, of_table).start();
         stage.enter("Assignments");
         let (file, saved) = tables.modes;
         let assignments = Assignments::new(file, saved, clock.clone()).start();
@@ -110,7 +110,7 @@ impl People {
         watchdog.watch("Filters", filters.clone());
         watchdog.watch("ConsumerOffsets", offsets.clone());
         watchdog.watch("HeartbeatScanner", heartbeats.clone());
-        People { groups, filters, book, offsets, assignments, heartbeats, pending_resets, stats }
+        People { groups, filters, book, offsets, assignments, heartbeats, published, stats }
     }
 
     /// Saves what changed.

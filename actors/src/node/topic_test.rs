@@ -5,14 +5,17 @@
 
 use std::sync::Arc;
 
+use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{
-    DeleteTopicInBroker, DeleteTopicInBrokerHeader, PULL_SUSPENDS, PullMessage, PullMessageHeader,
-    UpdateAndCreateTopic, UpdateAndCreateTopicHeader, ViewBrokerStatsData, ViewBrokerStatsDataHeader,
+    BrokerStats, DeleteTopicInBroker, DeleteTopicInBrokerHeader, PULL_SUSPENDS, PullMessage,
+    PullMessageHeader, UpdateAndCreateTopic, UpdateAndCreateTopicHeader, ViewBrokerStatsData,
+    ViewBrokerStatsDataHeader,
 };
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
 
 use crate::NodeClock;
+use crate::config::BrokerConfig;
 use crate::node::{Node, NodeHandle};
 use crate::testing::{Client, pull_header, request, small_broker, start_broker};
 use crate::topics::Rests;
@@ -103,6 +106,57 @@ fn a_topic_made_again_holds_pulls_and_wakes_them() {
         drop(second);
         assert_eq!(admin.call(delete()).code, 0);
     }
+}
+
+/// What was counted under a name; none if it does not exist.
+fn counted(client: &mut Client, name: &str, key: &str) -> Option<BrokerStats> {
+    let header = ViewBrokerStatsDataHeader { name: name.into(), key: key.into() };
+    let answer = client.call(request::<ViewBrokerStatsData>(&header));
+    match answer.code {
+        0 => Some(from_loose(&answer.body).expect("sums")),
+        _ => {
+            assert!(answer.remark.is_some_and(|remark| remark.contains(key)), "{name} {key}");
+            None
+        }
+    }
+}
+
+#[test]
+fn what_java_counts_by_queue_by_group_and_by_connection_is_told_under_its_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    (0..2).for_each(|queue_id| assert_eq!(client.produce("T", queue_id, b"x", "").code, 0));
+    assert_eq!(client.pull("T", 1, 0, "*").code, 0);
+    let group = pull_header("T", 1, 0, "*").group;
+    let cluster = BrokerConfig::default().broker_cluster_name;
+    for (name, key) in [
+        ("TOPIC_PUT_NUMS", "T".to_owned()),
+        ("QUEUE_PUT_NUMS", "T@0".to_owned()),
+        ("QUEUE_PUT_SIZE", "T@1".to_owned()),
+        ("TOPIC_PUT_LATENCY", "1@T".to_owned()),
+        ("GROUP_GET_NUMS", format!("T@{group}")),
+        ("QUEUE_GET_NUMS", format!("T@1@{group}")),
+        ("QUEUE_GET_SIZE", format!("T@1@{group}")),
+        ("GROUP_GET_LATENCY", format!("1@T@{group}")),
+        ("BROKER_PUT_NUMS", cluster),
+        ("CHANNEL_ACTIVITY", "CONNECT".to_owned()),
+    ] {
+        assert!(counted(&mut client, name, &key).is_some(), "{name} {key}");
+    }
+    for (name, key) in [
+        ("QUEUE_PUT_NUMS", "T@2".to_owned()),
+        ("QUEUE_GET_NUMS", format!("T@0@{group}")),
+        ("TOPIC_PUT_LATENCY", "2@T".to_owned()),
+        ("SNDBCK2DLQ_TIMES", format!("null@T@{group}@SEND_BACK_TO_DLQ")),
+        ("DLQ_PUT_NUMS", "T".to_owned()),
+        ("CHANNEL_ACTIVITY", "IDLE".to_owned()),
+    ] {
+        assert_eq!(counted(&mut client, name, &key), None, "{name} {key}");
+    }
+    let header = ViewBrokerStatsDataHeader { name: "QUEUE_PUT_NUMS".into(), key: "T@1024".into() };
+    let remark = client.call(request::<ViewBrokerStatsData>(&header)).remark.unwrap();
+    assert!(remark.ends_with("not exist: queues from 1024 on are counted with their topic only"), "{remark}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn beat(group: &str) -> Command {
 }
 
 /// A producer of a group; it stays one as long as its connection is kept.
-fn produce_for(node: &NodeHandle, group: &str) -> Client {
+pub(super) fn produce_for(node: &NodeHandle, group: &str) -> Client {
     let mut client = Client::of(node);
     assert_eq!(client.call(beat(group)).code, 0);
     client
@@ -59,7 +59,7 @@ fn ending(group: &str, at: (i64, i64), outcome: i32) -> EndTransactionHeader {
     }
 }
 
-fn end(client: &mut Client, at: (i64, i64), outcome: i32) -> Command {
+pub(super) fn end(client: &mut Client, at: (i64, i64), outcome: i32) -> Command {
     client.call(request::<EndTransaction>(&ending("Payers", at, outcome)))
 }
 
@@ -85,12 +85,12 @@ fn place(answer: &Command) -> (i64, i64) {
 }
 
 /// Sends half of a transaction.
-fn half(client: &mut Client, uniq_key: &str, more: &str) -> (i64, i64) {
+pub(super) fn half(client: &mut Client, uniq_key: &str, more: &str) -> (i64, i64) {
     place(&client.call(half_request(uniq_key, more)))
 }
 
 /// A question that a producer was asked.
-struct Question {
+pub(super) struct Question {
     header: CheckTransactionStateHeader,
     message: Message,
 }
@@ -102,8 +102,13 @@ impl Question {
         Question { header, message: Message::decode_all(frame.body).expect("a whole record").remove(0) }
     }
 
-    fn wait(producer: &mut Client) -> Question {
+    pub(super) fn wait(producer: &mut Client) -> Question {
         Question::of(producer.receive().expect("a question"))
+    }
+
+    /// Unique id of the message that is asked about.
+    pub(super) fn id(&self) -> Text {
+        self.header.message_id.clone().expect("a question names its message")
     }
 
     fn at(&self) -> (i64, i64) {

@@ -19,7 +19,7 @@ use troupemq_codec::{Command, Header, ResponseCode, request};
 use troupemq_store::consume_queue::Boundary;
 use troupemq_store::{ConsumeQueue, Unit};
 
-use super::progress::{Committed, QUEUES_MAX};
+use super::progress::Committed;
 use super::{CommitOffset, GroupQueue, MoveOffset, QueryOffset};
 use crate::cast::BrokerCast;
 use crate::heartbeat::answers::group_view;
@@ -111,15 +111,18 @@ pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
         Committed::Reset => {
             Ok(Command::response(ResponseCode::SUCCESS).with_remark("Offset has been previously reset"))
         }
-        Committed::Full => Err(full(&of.group, &of.topic)),
+        Committed::Full { queues_max } => {
+            cast.stats.commit_refused();
+            Err(full(&of.group, &of.topic, queues_max))
+        }
     }
 }
 
 /// The refusal of an offset for which the table has no room.
-pub(super) fn full(group: &str, topic: &str) -> Refusal {
+pub(crate) fn full(group: &str, topic: &str, queues_max: usize) -> Refusal {
     let remark = format!(
-        "an offset of group {group} in topic {topic} is not kept: the table of offsets is full, limit {QUEUES_MAX} \
-         queues"
+        "an offset of group {group} in topic {topic} is not kept: the table of offsets is full, \
+         consumerOffsetsMax = {queues_max} queues"
     );
     Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
 }

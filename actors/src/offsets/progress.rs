@@ -18,9 +18,6 @@ use troupemq_codec::Text;
 /// Commits after which the version of the table moves (RocketMQ: `consumerOffsetUpdateVersionStep`).
 pub const VERSION_STEP: u64 = 500;
 
-/// Queues whose progress one node keeps; a commit for one more is refused.
-pub const QUEUES_MAX: usize = 4_000_000;
-
 /// What became of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Committed {
@@ -36,8 +33,11 @@ pub enum Committed {
     },
     /// A reset is pending: the commit is from before it and does not count.
     Reset,
-    /// The table holds [`QUEUES_MAX`] queues already, and this is none of them.
-    Full,
+    /// The table holds as many queues as it may, and this is none of them.
+    Full {
+        /// So many.
+        queues_max: usize,
+    },
 }
 
 #[derive(Debug, Default, Clone)]
@@ -75,14 +75,9 @@ pub struct Progress {
     resets_pending: usize,
 }
 
-impl Default for Progress {
-    fn default() -> Progress {
-        Progress::with_room_for(QUEUES_MAX)
-    }
-}
-
 impl Progress {
-    fn with_room_for(queues_max: usize) -> Progress {
+    /// A table that keeps the progress of so many queues; a commit for one more is refused.
+    pub fn with_room_for(queues_max: usize) -> Progress {
         Progress {
             groups: HashMap::new(),
             queue_count: 0,
@@ -94,9 +89,31 @@ impl Progress {
         }
     }
 
+    /// The same table with another room. What it holds already stays.
+    pub fn limited_to(self, queues_max: usize) -> Progress {
+        Progress { queues_max, ..self }
+    }
+
+    /// How many queues it may hold.
+    pub fn queues_max(&self) -> usize {
+        self.queues_max
+    }
+
+    /// Whether a commit for this queue finds room.
+    pub fn has_room_for(&self, group: &str, topic: &str, queue_id: i32) -> bool {
+        !self.is_full() || self.queue(group, topic, queue_id).is_some()
+    }
+
+    /// Whether it takes no further queue.
+    pub fn is_full(&self) -> bool {
+        self.queue_count >= self.queues_max
+    }
+
     /// Stores the next offset to consume.
     pub fn commit(&mut self, group: &Text, topic: &Text, queue_id: i32, queue_offset: i64) -> Committed {
-        let Some(queue) = self.queue_mut(group, topic, queue_id) else { return Committed::Full };
+        let Some(queue) = self.queue_mut(group, topic, queue_id) else {
+            return Committed::Full { queues_max: self.queues_max };
+        };
         if queue.reset.is_some() {
             return Committed::Reset;
         }
@@ -223,7 +240,8 @@ impl Progress {
         for (name, queues) in topics {
             for (queue_id, queue_offset) in queues {
                 self.send_back(to, &name, queue_id, queue_offset);
-                had_room &= self.commit(to, &name, queue_id, queue_offset) != Committed::Full;
+                let committed = self.commit(to, &name, queue_id, queue_offset);
+                had_room &= !matches!(committed, Committed::Full { .. });
             }
         }
         had_room
@@ -299,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_last_commit_is_what_a_question_answers_and_a_late_one_does_not_count() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         assert_eq!(progress.query("g", "t", 0), None);
         assert_eq!(progress.commit(&group, &topic, 0, 7), Committed::Stored { before: None });
         assert_eq!(progress.commit(&group, &topic, 0, 3), Committed::Backward { before: 7 });
@@ -310,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_consumer_that_seeks_back_commits_from_there_until_it_is_where_it_was() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.commit(&group, &topic, 0, 70);
         progress.note_pulled(&group, &topic, 0, (20, 52));
         assert_eq!(progress.commit(&group, &topic, 0, 19), Committed::Backward { before: 70 });
@@ -323,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_pull_beyond_the_end_is_told_the_end_and_may_be_committed_there() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.commit(&group, &topic, 0, 500);
         progress.note_pulled(&group, &topic, 0, (500, 100));
         assert_eq!(progress.commit(&group, &topic, 0, 100), Committed::Stored { before: Some(500) });
@@ -331,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_pending_reset_answers_questions_and_keeps_commits_away_until_it_is_taken() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.commit(&group, &topic, 0, 90);
         progress.reset(&group, &topic, 0, 50);
         progress.reset(&group, &topic, 0, 10);
@@ -346,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_client_that_still_commits_what_it_held_comes_back_to_where_a_reset_sent_it() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.commit(&group, &topic, 0, 20);
         progress.reset(&group, &topic, 0, 3);
         assert_eq!(progress.take_reset("g", "t", 0), Some(3));
@@ -360,7 +378,7 @@ mod tests {
 
     #[test]
     fn pulled_is_never_behind_committed() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.note_pulled(&group, &topic, 0, (0, 32));
         assert_eq!(progress.pulled("g", "t", 0), Some(32));
         progress.commit(&group, &topic, 0, 40);
@@ -370,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_group_that_only_pulled_has_no_progress_in_the_topic() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.note_pulled(&group, &topic, 0, (0, 32));
         assert_eq!((progress.topics_of("g"), progress.groups_of("t")), (vec![], vec![]));
         progress.commit(&group, &topic, 0, 0);
@@ -379,7 +397,7 @@ mod tests {
 
     #[test]
     fn the_version_moves_with_every_500th_commit() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         for queue_offset in 0..499 {
             progress.commit(&group, &topic, 0, queue_offset);
         }
@@ -391,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_removed_topic_or_group_takes_its_resets_along() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.reset(&group, &topic, 0, 1);
         progress.commit(&group, &text("other"), 0, 5);
         progress.remove_topic("t");
@@ -403,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_clone_copies_stored_offsets_of_the_wanted_topic_only() {
-        let (mut progress, group) = (Progress::default(), text("g"));
+        let (mut progress, group) = (Progress::with_room_for(1000), text("g"));
         progress.commit(&group, &text("t"), 3, 30);
         progress.commit(&group, &text("u"), 0, 1);
         progress.clone_group("g", &text("copy"), Some("t"));
@@ -416,7 +434,7 @@ mod tests {
         let (mut progress, group, topic) = (Progress::with_room_for(2), text("g"), text("t"));
         progress.commit(&group, &topic, 0, 7);
         progress.note_pulled(&group, &topic, 1, (0, 5));
-        assert_eq!(progress.commit(&group, &topic, 2, 1), Committed::Full);
+        assert_eq!(progress.commit(&group, &topic, 2, 1), Committed::Full { queues_max: 2 });
         assert!(!progress.reset(&group, &topic, 2, 1) && !progress.clone_group("g", &text("copy"), None));
         progress.note_pulled(&group, &topic, 2, (0, 5));
         assert_eq!((progress.query("g", "t", 2), progress.pulled("g", "t", 2)), (None, None));
@@ -433,7 +451,7 @@ mod tests {
 
     #[test]
     fn stored_lists_committed_offsets_and_leaves_pulled_ones_out() {
-        let (mut progress, group, topic) = (Progress::default(), text("g"), text("t"));
+        let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.note_pulled(&group, &topic, 1, (0, 5));
         progress.commit(&group, &topic, 0, 9);
         let stored: Vec<_> = progress.stored().map(|(g, t, id, at)| (g.clone(), t.clone(), id, at)).collect();

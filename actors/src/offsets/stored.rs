@@ -18,7 +18,8 @@ use super::progress::Progress;
 
 /// The offsets of tables that were read.
 pub(super) fn restored(table: ConsumerOffsetTable, light: LightOffsetTable) -> (Progress, DataVersion) {
-    let mut progress = Progress::default();
+    // What was kept stays, whatever the limit is now.
+    let mut progress = Progress::with_room_for(usize::MAX);
     let of_light = light.lmq_offset_table.into_iter();
     let of_light = of_light.map(|(key, queue_offset)| (key, BTreeMap::from([(QUEUE_ID, queue_offset)])));
     for (key, queues) in table.offset_table.into_iter().chain(of_light) {
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_written_comes_back_broadcast_groups_included() {
-        let mut progress = Progress::default();
+        let mut progress = Progress::with_room_for(1000);
         for (group, topic, queue_id, at) in [("g", "t", 0, 5), ("g", "t", 1, 6), ("g@broadcast", "t", 0, 7)] {
             progress.commit(&Text::from(group), &Text::from(topic), queue_id, at);
         }
@@ -93,7 +94,7 @@ mod tests {
     /// 4.21
     #[test]
     fn groups_that_read_as_light_queues_have_a_table_of_their_own() {
-        let mut progress = Progress::default();
+        let mut progress = Progress::with_room_for(1000);
         for (group, topic, at) in [("g", "t", 5), ("%LMQ%g", "%LMQ%t", 6), ("%LMQ%g", "t", 7)] {
             progress.commit(&Text::from(group), &Text::from(topic), 0, at);
         }

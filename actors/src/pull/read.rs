@@ -14,6 +14,7 @@ use troupemq_store::{ConsumeQueue, LogReader, QueueKind, SegmentLease, Unit};
 
 use crate::config::BrokerConfig;
 use crate::pull::check::Selects;
+use crate::read_ahead::tell_damaged;
 
 /// Bytes of a consume-queue unit, in which the scan limit is given.
 const UNIT_BYTES: usize = 20;
@@ -365,11 +366,7 @@ impl<'a> Gathering<'a> {
             if self.is_right(unit) {
                 continue;
             }
-            let (topic, queue_id, queue_offset) = (units.topic(), units.queue_id(), unit.queue_offset);
-            tracing::error!(
-                %topic, queue_id, queue_offset,
-                "damaged unit is passed over; `troupemq store rebuild` mends it"
-            );
+            tell_damaged(units, unit);
             self.take_whole(at, unit.log_offset);
             at = unit.log_end();
             self.reading.count = self.reading.count.saturating_sub(usize::from(unit.count));

@@ -34,7 +34,11 @@ pub(crate) fn write(wire: &Rc<Wire>, parcel: &Parcel, reading: Reading) {
         ..PullMessageReplyHeader::default()
     };
     let (code, request) = (reading.status.code(parcel.header.queue_offset), &parcel.request);
-    let head = Head::answer(code, request.opaque, request.form).with_remark(reading.status.name());
+    let status = reading.status.name();
+    // Clients look at the code alone; the remark is for who looks why progress is not kept.
+    let told = parcel.not_kept.as_ref().map(|why| format!("{status}; {why}"));
+    let remark = told.as_deref().unwrap_or(status);
+    let head = Head::answer(code, request.opaque, request.form).with_remark(remark);
     let body_len = reading.slices.iter().map(bytes::Bytes::len).sum();
     wire.write(|out| {
         header.encode_head(head, body_len, out.tail());

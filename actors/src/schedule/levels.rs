@@ -3,6 +3,7 @@
 //! Invariants:
 //! - plain state: time is an argument;
 //! - a level is delivered in the order of its queue: what is not due holds up what is behind it;
+//! - what its record says of a message counts more than its unit, where that was looked up;
 //! - the place of a level moves on only past what was stored.
 
 use std::collections::BTreeMap;
@@ -22,17 +23,29 @@ pub struct Due {
     pub unit: Unit,
 }
 
+impl Due {
+    /// When it is due. One that lies further ahead than its level allows was stored under another clock and is due at
+    /// once, and so is one that is lost: it is only passed.
+    pub fn due_ms(&self, levels: &DelayLevels, now_ms: i64) -> i64 {
+        let stored = self.unit.tags_code;
+        let is_far = stored > now_ms.saturating_add(levels.delay_ms(self.level));
+        if is_far || self.unit.is_hole() { now_ms } else { stored }
+    }
+}
+
 /// The places of all levels.
 #[derive(Debug)]
 pub struct Places {
     levels: DelayLevels,
     next: BTreeMap<i32, i64>,
+    /// The message of each level that was last looked up, as its record has it.
+    looked_up: BTreeMap<i32, Unit>,
 }
 
 impl Places {
     /// Levels that were delivered up to these queue offsets.
     pub fn new(levels: DelayLevels, saved: BTreeMap<i32, i64>) -> Places {
-        Places { levels, next: saved }
+        Places { levels, next: saved, looked_up: BTreeMap::new() }
     }
 
     /// The levels there are.
@@ -50,23 +63,34 @@ impl Places {
         self.next.get(&level).copied().unwrap_or(min).clamp(min, max.max(min))
     }
 
-    /// Takes what is due from the units of a level, which begin at its place. Then says when the next is due,
-    /// if there is one.
+    /// Takes what is due from the units of a level, which begin at its place. Then says which is the next and when it
+    /// is due, if there is one.
     pub fn take(
         &self,
         level: i32,
         units: impl IntoIterator<Item = Unit>,
         now_ms: i64,
         due: &mut Vec<Due>,
-    ) -> Option<i64> {
+    ) -> Option<(Due, i64)> {
         for unit in units.into_iter().take(TAKEN_MAX) {
-            let at_ms = self.due_ms(level, unit.tags_code, now_ms);
-            if at_ms > now_ms && !unit.is_hole() {
-                return Some(at_ms);
+            let next = Due { level, unit: self.as_looked_up(level, &unit).unwrap_or(unit) };
+            let at_ms = self.due_ms(&next, now_ms);
+            if at_ms > now_ms {
+                return Some((next, at_ms));
             }
-            due.push(Due { level, unit });
+            due.push(next);
         }
         None
+    }
+
+    /// A message of a level was looked up.
+    pub fn looked_up(&mut self, one: Due) {
+        self.looked_up.insert(one.level, one.unit);
+    }
+
+    /// What the record of a unit says, if it was the last of its level to be looked up.
+    pub fn as_looked_up(&self, level: i32, unit: &Unit) -> Option<Unit> {
+        self.looked_up.get(&level).filter(|known| known.queue_offset == unit.queue_offset).copied()
     }
 
     /// What was taken is stored, or need not be.
@@ -74,10 +98,8 @@ impl Places {
         self.next.insert(due.level, due.unit.next_offset());
     }
 
-    /// When a unit is due. One that lies further ahead than its level allows was stored under another clock
-    /// and is due at once.
-    fn due_ms(&self, level: i32, stored: i64, now_ms: i64) -> i64 {
-        if stored > now_ms.saturating_add(self.levels.delay_ms(level)) { now_ms } else { stored }
+    fn due_ms(&self, one: &Due, now_ms: i64) -> i64 {
+        one.due_ms(&self.levels, now_ms)
     }
 }
 
@@ -96,7 +118,7 @@ mod tests {
     fn taken(places: &Places, level: i32, units: &[Unit], now_ms: i64) -> (Vec<i64>, Option<i64>) {
         let mut due = Vec::new();
         let next = places.take(level, units.iter().copied(), now_ms, &mut due);
-        (due.iter().map(|due| due.unit.queue_offset).collect(), next)
+        (due.iter().map(|due| due.unit.queue_offset).collect(), next.map(|(_, at_ms)| at_ms))
     }
 
     #[test]
@@ -112,6 +134,23 @@ mod tests {
     fn a_time_beyond_the_level_is_another_clocks_and_due_at_once() {
         assert_eq!(taken(&places(), 1, &[unit(3, 2000)], 1000), (vec![], Some(2000)));
         assert_eq!(taken(&places(), 1, &[unit(3, 2001)], 1000), (vec![3], None));
+    }
+
+    #[test]
+    fn what_was_looked_up_counts_more_than_the_unit_that_is_there() {
+        let mut places = places();
+        let units = [unit(3, 1500), unit(4, 1000)];
+        assert_eq!(
+            taken(&places, 1, &units, 1000),
+            (vec![], Some(1500)),
+            "a damaged time holds the level up"
+        );
+        assert_eq!(places.as_looked_up(1, &units[0]), None);
+        places.looked_up(Due { level: 1, unit: unit(3, 900) });
+        assert_eq!(taken(&places, 1, &units, 1000), (vec![3, 4], None));
+        places.looked_up(Due { level: 1, unit: unit(3, 1500).without_record() });
+        assert_eq!(taken(&places, 1, &units, 1000), (vec![3, 4], None), "what is lost is only passed");
+        assert_eq!(taken(&places, 2, &units, 1000), (vec![], Some(1500)), "another level has its own");
     }
 
     #[test]

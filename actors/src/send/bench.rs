@@ -32,12 +32,13 @@ use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
 use crate::send::check::{Marks, check_keys, check_sizes, illegal};
+use crate::send::count;
 use crate::send::inner_batch;
 use crate::send::light;
 use crate::send::place::{Place, Places, is_given_up};
 use crate::send::reply;
 use crate::timer::recall;
-use crate::topic::names::{self, DEAD_LETTER_PREFIX, RETRY_PREFIX};
+use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
 use crate::topics::EnsureTopic;
 
 /// Sends of one batch.
@@ -239,8 +240,9 @@ impl Bench {
         let stored = outcome.stored(self.batch.records.len());
         let bytes = self.batch.records[..stored].last().map_or(0, PendingRecord::end);
         let messages = messages_in(&self.batch.records[..stored]);
-        cast.stats.put(messages, bytes, cast.clock().nanos().saturating_sub(self.began));
-        count_by_topic(cast, &self.batch.records[..stored]);
+        let nanos = cast.clock().nanos().saturating_sub(self.began);
+        cast.stats.put(messages, bytes, nanos);
+        count::count(cast, &self.slots, &self.batch.records[..stored], nanos / 1_000_000);
         cast.stats.refused(messages_in(&self.batch.records[stored..]));
         wire.write(|out| {
             for slot in self.slots.iter().filter(|slot| !slot.is_oneway) {
@@ -487,25 +489,8 @@ fn place_within(part: &str, properties: &[u8], start: usize) -> Range<usize> {
     at..at + part.len()
 }
 
-/// Counts what was stored: once for each run of records of one topic.
-fn count_by_topic(cast: &BrokerCast, mut records: &[PendingRecord]) {
-    while let Some(first) = records.first() {
-        let is_alike = |record: &&PendingRecord| {
-            Arc::ptr_eq(&record.queue, &first.queue) || record.queue.topic() == first.queue.topic()
-        };
-        let (alike, others) = records.split_at(records.iter().take_while(is_alike).count());
-        let bytes = alike.iter().map(|record| record.end().saturating_sub(record.start as usize)).sum();
-        let (topic, messages) = (first.queue.topic(), messages_in(alike));
-        cast.count_put(topic, messages, bytes);
-        if names::is_system(topic) {
-            cast.stats.system_put(messages);
-        }
-        records = others;
-    }
-}
-
 /// Messages in these records: an inner batch has as many as it takes offsets.
-fn messages_in(records: &[PendingRecord]) -> usize {
+pub(super) fn messages_in(records: &[PendingRecord]) -> usize {
     records.iter().map(|record| usize::from(record.advance.max(1))).sum()
 }
 

@@ -30,9 +30,9 @@ const DAY_MS: i64 = 86_400_000;
 #[rtype(result = "Rates")]
 pub struct TellRates;
 
-/// Sums of the whole broker. Sent by VIEW_BROKER_STATS_DATA.
+/// Sums of the whole broker; `None` if nothing of the kind ever came. Sent by VIEW_BROKER_STATS_DATA.
 #[derive(Debug, Message)]
-#[rtype(result = "BrokerStats")]
+#[rtype(result = "Option<BrokerStats>")]
 pub struct TellSums(pub Sums);
 
 /// Which sums.
@@ -46,7 +46,22 @@ pub enum Sums {
     Gets,
     /// The same without topics of the system's own: BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC.
     UsersGets,
+    /// Connections that came: CHANNEL_ACTIVITY, CONNECT.
+    Connects,
+    /// Connections that ended: CLOSE.
+    Closes,
+    /// Those of them that were silent too long: IDLE.
+    IdleEnds,
+    /// Those of them that failed: EXCEPTION.
+    FailedEnds,
+    /// Milliseconds that heart-beats of consumer groups took: CONSUMER_REGISTER_TIME.
+    ConsumerBeats,
+    /// The same of producer groups: PRODUCER_REGISTER_TIME.
+    ProducerBeats,
 }
+
+/// How many there are.
+const SUMS: usize = Sums::ProducerBeats as usize + 1;
 
 /// What the counters say.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +125,7 @@ impl Handler<TellSums> for Sampler {
     type Result = MessageResult<TellSums>;
 
     fn handle(&mut self, TellSums(which): TellSums, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.sums.of(which))
+        MessageResult(self.sums.of(which, &self.stats.read()))
     }
 }
 
@@ -122,33 +137,46 @@ const SAMPLE_EVERY: u64 = 10;
 /// Samples of what the whole broker stored and handed out.
 #[derive(Debug, Default)]
 struct BrokerSums {
-    items: [Item; 4],
+    items: [Item; SUMS],
     readings: u64,
 }
 
 impl BrokerSums {
     fn take(&mut self, reading: &Reading, now_ms: i64) {
         if self.readings.is_multiple_of(SAMPLE_EVERY) {
-            let Reading { puts, system_puts, gets, system_gets, .. } = *reading;
-            let counts = [puts, puts - system_puts, gets, gets - system_gets];
-            for (item, messages) in self.items.iter_mut().zip(counts) {
-                // As in Java, nobody counts the calls of the whole broker.
-                let pair = Pair { messages, ..Pair::default() };
+            for (item, pair) in self.items.iter_mut().zip(pairs(reading)) {
                 item.sample(pair, now_ms, self.readings / SAMPLE_EVERY);
             }
         }
         self.readings += 1;
     }
 
-    fn of(&self, which: Sums) -> BrokerStats {
-        let at = match which {
-            Sums::Puts => 0,
-            Sums::UsersPuts => 1,
-            Sums::Gets => 2,
-            Sums::UsersGets => 3,
-        };
-        self.items[at].stats(Of::Messages)
+    /// As in Java, messages are always there to be asked about, and what comes in calls once it has come.
+    fn of(&self, which: Sums, reading: &Reading) -> Option<BrokerStats> {
+        let is_of_messages = matches!(which, Sums::Puts | Sums::UsersPuts | Sums::Gets | Sums::UsersGets);
+        let has_come = is_of_messages || pairs(reading)[which as usize].calls > 0;
+        has_come.then(|| self.items[which as usize].stats(Of::Messages))
     }
+}
+
+/// What is sampled, in the order of `Sums`. As in Java, nobody counts the calls of all messages.
+fn pairs(reading: &Reading) -> [Pair; SUMS] {
+    let Reading { puts, system_puts, gets, system_gets, connects, closes, .. } = *reading;
+    let Reading { idle_ends, failed_ends, consumer_beats, producer_beats, .. } = *reading;
+    let pair = |messages, calls| Pair { messages, calls, ..Pair::default() };
+    let took = |(groups, ms)| pair(ms, groups);
+    [
+        pair(puts, 0),
+        pair(puts - system_puts, 0),
+        pair(gets, 0),
+        pair(gets - system_gets, 0),
+        pair(connects, connects),
+        pair(closes, closes),
+        pair(idle_ends, idle_ends),
+        pair(failed_ends, failed_ends),
+        took(consumer_beats),
+        took(producer_beats),
+    ]
 }
 
 #[derive(Debug)]
@@ -231,19 +259,30 @@ mod tests {
 
     #[test]
     fn sums_of_the_broker_are_those_of_its_last_minute_hour_and_day() {
-        let mut sums = BrokerSums::default();
+        let (mut sums, mut last) = (BrokerSums::default(), reading(0));
         for second in 0..7300_u64 {
-            let reading = Reading { puts: 4 * second, system_puts: second, gets: 2 * second, ..reading(0) };
-            sums.take(&reading, 1000 * i64::try_from(second).unwrap());
+            last = Reading {
+                puts: 4 * second,
+                system_puts: second,
+                gets: 2 * second,
+                connects: second / 2,
+                consumer_beats: (second, 3 * second),
+                ..reading(0)
+            };
+            sums.take(&last, 1000 * i64::try_from(second).unwrap());
         }
+        let stats = |which| sums.of(which, &last).unwrap();
         let of = |which| {
-            let stats = sums.of(which);
+            let stats = stats(which);
             (stats.stats_minute.sum, stats.stats_hour.sum, stats.stats_day.sum)
         };
         assert_eq!(of(Sums::Puts), (240, 14_400, 28_800));
         assert_eq!(of(Sums::UsersPuts), (180, 10_800, 21_600));
         assert_eq!((of(Sums::Gets), of(Sums::UsersGets)), ((120, 7200, 14_400), (120, 7200, 14_400)));
-        assert_eq!(sums.of(Sums::Gets).stats_minute.tps, 2.0);
+        assert_eq!(stats(Sums::Gets).stats_minute.tps, 2.0);
+        assert_eq!(of(Sums::Connects), (30, 1800, 3600));
+        assert_eq!((of(Sums::ConsumerBeats).0, stats(Sums::ConsumerBeats).stats_minute.avgpt), (180, 3.0));
+        assert_eq!(sums.of(Sums::FailedEnds, &last), None, "none has failed");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::properties::{TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS, put_property};
 use troupemq_codec::timer_record::TimerUnit;
 use troupemq_store::Unit;
-use troupemq_store::timer::SlotUnits;
+use troupemq_store::timer::{SlotUnits, TIMER_TOPIC};
 
 use super::dequeue::Waiting;
 use super::enqueue::{Mark, Marker};
@@ -76,7 +76,10 @@ pub(super) async fn read(
     timer: Addr<Timer>,
 ) {
     let Wanted { new, slots, mut unread } = wanted;
-    let marks = marker.read(&cast, &new).await;
+    let marks = match cast.queues.get(TIMER_TOPIC, 0) {
+        Some(queue) => marker.read_queue(&cast, &queue, &new).await,
+        None => Vec::new(),
+    };
     let new = new.into_iter().zip(marks).collect();
     let mut opened = Vec::new();
     if !slots.is_empty() {

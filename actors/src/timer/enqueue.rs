@@ -12,7 +12,7 @@ use troupemq_codec::message::properties::{
     REAL_TOPIC, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS,
     TIMER_ROLL_TIMES, UNIQ_KEY,
 };
-use troupemq_store::Unit;
+use troupemq_store::{ConsumeQueue, Unit};
 
 use crate::cast::BrokerCast;
 use crate::read_ahead::Records;
@@ -82,6 +82,17 @@ impl Marker {
             names: [hash(&delete_key(topic, uniq_key)), hash(uniq_key)],
             topic_hash: java_hash(topic),
         })
+    }
+
+    /// Reads the marks of messages that were stored in a queue of timers.
+    pub async fn read_queue(
+        &self,
+        cast: &BrokerCast,
+        queue: &ConsumeQueue,
+        units: &[Unit],
+    ) -> Vec<Option<Mark>> {
+        let records = Records::of_queue(cast, queue, units).await;
+        records.iter().map(|record| self.mark(record?)).collect()
     }
 
     /// Reads the marks of records, where waiting for the disk is allowed.

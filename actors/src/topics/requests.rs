@@ -19,7 +19,6 @@ use crate::held::hold;
 use crate::net::Refusal;
 use crate::pull::Wakened;
 use crate::topic::state::Wish;
-use crate::topic::statistics::Of;
 use crate::topic::{ParkFirst, TellSums, names};
 
 impl Handler<EnsureTopic> for Topics {
@@ -168,11 +167,8 @@ impl Handler<TellSums> for Topics {
             return Box::pin(async move { told.await.ok().flatten() });
         }
         // Of a topic at rest all sums are zero.
-        let counted = self.parts.directory.topic(&wanted.topic).map(|view| view.counters.read());
-        let ever = counted.is_some_and(|counted| {
-            let pair = counted.pair(wanted.group.as_ref());
-            pair.is_some_and(|pair| wanted.of != Of::SentBack || pair.value(wanted.of) > 0)
-        });
+        let view = self.parts.directory.topic(&wanted.topic);
+        let ever = view.is_some_and(|view| view.counters.read().has(&wanted.key, wanted.of));
         Box::pin(std::future::ready(ever.then(BrokerStats::default)))
     }
 }

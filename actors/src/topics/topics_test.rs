@@ -12,6 +12,7 @@ use troupemq_store::{ManualClock, StoreConfig};
 
 use super::*;
 use crate::topic::TellSums;
+use crate::topic::counters::{Key, Pair};
 use crate::topic::statistics::Of;
 
 /// The owner of the topics in a folder, with its directory.
@@ -172,16 +173,16 @@ fn a_topic_that_counts_is_in_use_until_its_sums_are_zero() {
         let clock = Arc::new(ManualClock::at(1000));
         let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::default()));
         let (topics, directory) = topics_at(dir.path(), &config, clock.clone());
-        let sums = || TellSums { topic: Text::from("TBW102"), group: None, of: Of::Messages };
+        let sums = || TellSums { topic: Text::from("TBW102"), key: Key::default(), of: Of::Messages };
         assert_eq!(topics.send(sums()).await.unwrap(), None);
         let counters = directory.topic("TBW102").unwrap().counters.clone();
-        counters.put(3, 30);
+        counters.put(0, &Pair::of(3, 30, 1, 0));
         assert!(topics.send(sums()).await.unwrap().is_some(), "known, though nobody takes samples");
         assert!(counters.claim());
         topics.send(Attend(Text::from("TBW102"))).await.unwrap();
         assert_eq!(topics.send(InUse).await.unwrap(), ["TBW102"]);
         assert!(!counters.claim(), "it takes samples");
-        counters.put(1, 10);
+        counters.put(0, &Pair::of(1, 10, 1, 0));
         clock.advance_ms(60_000);
         topics.send(Rests(Text::from("TBW102"))).await.unwrap();
         assert_eq!(topics.send(InUse).await.unwrap(), ["TBW102"], "the last message is not in a sample yet");

@@ -69,7 +69,8 @@ async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<
         from = last + 1;
         for (queue_offset, log_offset) in &open.places {
             let bytes = record_at(&cast.log, *log_offset);
-            let Some(view) = bytes.as_ref().and_then(|bytes| HalfView::parse(bytes)) else {
+            let view = bytes.as_ref().and_then(|bytes| HalfView::parse(bytes));
+            let Some(view) = view.filter(|half| half.is_at(*queue_offset)) else {
                 tracing::warn!(queue_offset, log_offset, "a half message cannot be read any more");
                 checker.send(Forget(*queue_offset)).await?;
                 continue;

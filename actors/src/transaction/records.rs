@@ -13,7 +13,7 @@ use troupemq_codec::message::properties::{
 use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys_flag};
 
 use crate::cast::BrokerCast;
-use crate::detour::{Detour, Wish};
+use crate::detour::{Detour, HALF_TOPIC, Wish};
 use crate::net::Refusal;
 use crate::send::{Own, StoredOwn};
 use crate::timer::admit::TimeWish;
@@ -83,6 +83,11 @@ impl<'a> HalfView<'a> {
             level,
             time: TimeWish { seconds, ms, deliver, ..TimeWish::default() },
         })
+    }
+
+    /// Whether it is the half message at this place: a unit that was damaged may lead to another.
+    pub fn is_at(&self, queue_offset: i64) -> bool {
+        self.record.topic() == HALF_TOPIC && self.record.queue_offset() == queue_offset
     }
 
     /// Whether it stands for another half message that was stored before.

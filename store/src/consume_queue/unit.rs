@@ -65,6 +65,11 @@ impl Unit {
         self.size == NO_RECORD_SIZE
     }
 
+    /// The same place without a record: what stands where the unit points is not its record.
+    pub fn without_record(self) -> Unit {
+        Unit { size: NO_RECORD_SIZE, ..self }
+    }
+
     /// The unit that keeps the place of a lost message, behind a record that ends at `log_end`.
     pub(crate) fn hole(queue_offset: i64, log_end: u64) -> Unit {
         Unit { queue_offset, log_offset: log_end, size: NO_RECORD_SIZE, tags_code: 0, count: 1 }
