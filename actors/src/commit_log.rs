@@ -180,14 +180,13 @@ impl CommitLog {
         let mut taken = std::mem::take(&mut self.taken);
         taken.extend(self.waiting.drain(..ready));
         self.waiting_bytes -= taken.iter().map(|append| append.batch.bytes.len()).sum::<usize>();
+        let is_waited_for = taken.iter().any(|append| append.wait_for_disk);
         let batches = taken.iter_mut().map(|append| &mut append.batch);
-        let appended = log.append_all(batches, self.clock.0.now_ms());
+        let nudge = &mut self.nudge;
+        let appended = log.append_all(batches, self.clock.0.now_ms(), |to| nudge.wrote(to, is_waited_for));
         for (append, appended) in taken.drain(..).zip(appended) {
             match appended {
-                Ok(appended) => {
-                    self.nudge.wrote(appended.to);
-                    self.hand_on(append, appended);
-                }
+                Ok(appended) => self.hand_on(append, appended),
                 Err(error) => append.refuse(refusal_of(&error, &self.poison)),
             }
         }

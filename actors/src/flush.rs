@@ -4,6 +4,8 @@
 //! Invariants:
 //! - an answer is given when the flushed position has passed its batch, or as "not in time" at its deadline;
 //! - while one flush runs the next group gathers; a flush completes all it covers at once;
+//! - in sync mode a flush begins as soon as the first batch is written that somebody waits for: the disk works while
+//!   the batches behind it are written, and while all are dispatched;
 //! - a flush that failed is never tried again: the node is poisoned;
 //! - in async mode a flush begins at the latest one interval after a write, or after so many bytes.
 
@@ -15,7 +17,7 @@ use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
 use arc_swap::ArcSwap;
-use troupemq_store::{LogFlusher, StoreConfig, StoreError};
+use troupemq_store::{FlushMode, LogFlusher, StoreConfig, StoreError};
 
 use crate::commit_log::{Append, MAILBOX, Outcome};
 use crate::config::NodeClock;
@@ -87,9 +89,9 @@ impl Handler<AwaitFlush> for Flush {
 
     fn handle(&mut self, wait: AwaitFlush, _: &mut Context<Flush>) {
         let deadline = self.clock.0.nanos().saturating_add(self.timeout_nanos);
-        match self.waiters.add(wait.to, deadline, (wait.append, wait.outcome)) {
-            Some((append, outcome)) => append.finish(outcome),
-            None => self.thread.wake(),
+        // The flush that covers a batch was asked for when it was written.
+        if let Some((append, outcome)) = self.waiters.add(wait.to, deadline, (wait.append, wait.outcome)) {
+            append.finish(outcome);
         }
     }
 }
@@ -191,24 +193,32 @@ fn once(flusher: &mut LogFlusher, report_to: Option<&Addr<Flush>>) -> Result<(),
     Ok(())
 }
 
-/// Wakes the flushing thread whenever enough has been written, so that the kernel never has to.
+/// Wakes the flushing thread whenever somebody waits for what was written, and when so much has been written that the
+/// kernel would have to flush.
 #[derive(Debug)]
 pub struct Nudge {
     thread: FlushThread,
     config: Arc<ArcSwap<StoreConfig>>,
+    /// Whether answers wait for the disk at all.
+    is_sync: bool,
     next_at: u64,
+    told: u64,
 }
 
 impl Nudge {
     /// Wakes `thread` every so many bytes as `config` says now, counted from `from`.
     pub fn new(thread: FlushThread, config: Arc<ArcSwap<StoreConfig>>, from: u64) -> Nudge {
-        let next_at = from.saturating_add(config.load().flush_bytes);
-        Nudge { thread, config, next_at }
+        let loaded = config.load();
+        let (is_sync, next_at) = (loaded.flush == FlushMode::Sync, from.saturating_add(loaded.flush_bytes));
+        drop(loaded);
+        Nudge { thread, config, is_sync, next_at, told: from }
     }
 
-    /// The log has been written up to `to`.
-    pub(crate) fn wrote(&mut self, to: u64) {
-        if to >= self.next_at {
+    /// The log has been written up to `to`; somebody may wait for the disk to have it.
+    pub(crate) fn wrote(&mut self, to: u64, is_waited_for: bool) {
+        let is_wanted = self.is_sync && is_waited_for && to > self.told;
+        if is_wanted || to >= self.next_at {
+            self.told = to;
             self.next_at = to.saturating_add(self.config.load().flush_bytes);
             self.thread.wake();
         }
@@ -275,6 +285,33 @@ mod tests {
         assert_eq!(waiters.flushed(15), Vec::<char>::new());
         assert_eq!(waiters.add(20, 100, 'd'), Some('d'));
         assert_eq!(waiters.flushed(30), vec!['c']);
+    }
+
+    fn nudge(flush: FlushMode) -> (Nudge, Receiver<Order>) {
+        let (sender, orders) = channel();
+        let config = StoreConfig { flush, flush_bytes: 1_000, ..StoreConfig::in_dir("none") };
+        (Nudge::new(FlushThread(sender), Arc::new(ArcSwap::from_pointee(config)), 100), orders)
+    }
+
+    #[test]
+    fn in_sync_mode_the_disk_is_asked_once_for_each_write_that_is_waited_for() {
+        let (mut nudge, orders) = nudge(FlushMode::Sync);
+        let mut asked = |to, is_waited_for| {
+            nudge.wrote(to, is_waited_for);
+            orders.try_iter().count()
+        };
+        assert_eq!([asked(100, true), asked(200, true), asked(200, true), asked(300, false)], [0, 1, 0, 0]);
+        assert_eq!([asked(300, true), asked(1_299, false), asked(1_300, false)], [1, 0, 1]);
+    }
+
+    #[test]
+    fn in_async_mode_the_disk_is_asked_after_so_many_bytes() {
+        let (mut nudge, orders) = nudge(FlushMode::Async);
+        let mut asked = |to| {
+            nudge.wrote(to, true);
+            orders.try_iter().count()
+        };
+        assert_eq!([asked(200), asked(1_099), asked(1_100), asked(1_200), asked(2_100)], [0, 0, 1, 0, 1]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::commit_log::batch::{AppendBatch, PendingRecord};
 use crate::config::FlushMode;
 use crate::error::StoreError;
 use crate::poison::Poison;
-use crate::preparer::Preparer;
+use crate::preparer::{Prepared, Preparer};
 use crate::reader::{LogReader, Positions};
 use crate::retention::SpaceGuard;
 use crate::segment::SegmentWriter;
@@ -41,10 +41,10 @@ const STAGED_MAX_BYTES: usize = 256 << 10;
 const STAGED_EACH_MAX_BYTES: usize = 16 << 10;
 /// Part of a segment, as a divisor, that may be left when the next one is ordered.
 const ORDER_AT: u64 = 2;
-/// With synchronous flush the file is filled with zeros up to whole steps of this many bytes: a flush of blocks
-/// that were written before needs no change of the file's block list and takes half the time.
+/// With synchronous flush the file is filled with zeros up to whole steps of this many bytes where the preparer has
+/// not done so: a flush of blocks that were written before needs no change of the file's block list and takes half the
+/// time.
 const ZERO_STEP_BYTES: u64 = 1 << 20;
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The write side of the log, owned by one actor.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl CommitLog {
     pub(crate) fn new(parts: LogParts) -> CommitLog {
         let segment = parts.writer.segment();
         let segment_bytes = segment.end() - segment.start();
-        let zeroed_to = parts.writer.position();
+        let zeroed_to = parts.writer.written_to();
         CommitLog {
             writer: parts.writer,
             segments: parts.segments,
@@ -113,16 +113,23 @@ impl CommitLog {
         }
     }
 
-    /// Stores the records of several batches, by one write where they are small. One answer for each.
+    /// Stores the records of several batches, by one write where they are small. One answer for each; `wrote` is told
+    /// how far the log is written as soon as it is.
     pub fn append_all<'a>(
         &mut self,
         batches: impl ExactSizeIterator<Item = &'a mut AppendBatch>,
         now_ms: i64,
+        mut wrote: impl FnMut(u64),
     ) -> Vec<Result<Appended, StoreError>> {
         self.is_gathering = batches.len() > 1;
-        let mut appended: Vec<_> = batches.map(|batch| self.append(batch, now_ms)).collect();
+        let mut appended = Vec::with_capacity(batches.len());
+        for batch in batches {
+            appended.push(self.append(batch, now_ms));
+            wrote(self.wrote_to());
+        }
         self.is_gathering = false;
         let _told_below = self.settle();
+        wrote(self.wrote_to());
         // A write that failed may be that of any of them.
         for one in &mut appended {
             if let Err(poisoned) = self.poison.check() {
@@ -275,13 +282,7 @@ impl CommitLog {
         }
         let segment = self.writer.segment();
         self.zeroed_to = (end.next_multiple_of(ZERO_STEP_BYTES)).min(segment.end());
-        let mut at = end;
-        while at < self.zeroed_to {
-            let step = (self.zeroed_to - at).min(ZEROS.len() as u64);
-            self.writer.write_at(&ZEROS[..usize::try_from(step).expect("a step is short")], at)?;
-            at += step;
-        }
-        Ok(())
+        self.writer.write_zeros(end..self.zeroed_to)
     }
 
     fn publish(&mut self, to: u64) {
@@ -303,7 +304,7 @@ impl CommitLog {
         let end = self.writer.segment().end();
         self.settle()?;
         // First the new segment, then the blank: without room for more, the log stays as it is.
-        let writer = self.preparer.take(end)?;
+        let Prepared { writer, filled_to } = self.preparer.take(end)?;
         let remaining = self.writer.remaining();
         if remaining > 0 {
             let word = u32::try_from(remaining).expect("a segment is shorter than 2 GiB");
@@ -313,6 +314,7 @@ impl CommitLog {
         self.writer.publish(end);
         self.segments.push(Arc::clone(writer.segment()));
         self.writer = writer;
+        self.zeroed_to = filled_to;
         self.publish(end);
         Ok(())
     }
@@ -357,8 +359,9 @@ mod tests {
                 for (number, batch) in batches.iter_mut().enumerate() {
                     Sample { queue_id: 0, fill: round, body_bytes: 300 * number }.push(batch, &queue);
                 }
-                let before = opened.log.wrote_to();
-                let appended = opened.log.append_all(batches.iter_mut(), 1);
+                let (before, mut told) = (opened.log.wrote_to(), Vec::new());
+                let appended = opened.log.append_all(batches.iter_mut(), 1, |to| told.push(to));
+                assert!(told.is_sorted() && told.last() == Some(&opened.log.wrote_to()));
                 let mut at = before;
                 for (batch, appended) in batches.iter().zip(appended) {
                     let appended = appended.unwrap();

@@ -3,15 +3,19 @@
 //! Invariants:
 //! - at most one segment is prepared ahead, and each order is answered once, in order;
 //! - a prepared segment has all its blocks and its name on the disk: no later write finds the disk full;
-//! - a prepared segment reads as zeros, also one that was another before.
+//! - a prepared segment reads as zeros, also one that was another before;
+//! - with synchronous flush its zeros are written to the disk, as far as there is time for it before the log needs it:
+//!   a flush of blocks that were written before needs no change of the file's block list.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::commit_log::recover::zero_tail;
-use crate::config::StoreConfig;
+use crate::commit_log::recover::zero_from;
+use crate::config::{FlushMode, StoreConfig};
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::paths::{Paths, remove, sync_dir};
@@ -21,12 +25,27 @@ use crate::segment::{Allocate, SegmentWriter, segment_name};
 /// How long the log waits for a segment that should have been ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Bytes of zeros between two looks whether the log waits.
+const FILL_STEP_BYTES: u64 = 1 << 20;
+/// Bytes of zeros that are forced to the disk together.
+const FILL_FLUSH_BYTES: u64 = 8 << 20;
+
 /// How segments are made.
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
     pub(crate) paths: Paths,
     pub(crate) segment_bytes: u64,
     pub(crate) free_floor_bytes: u64,
+    /// Whether the zeros of a segment are written to the disk.
+    pub(crate) fills: bool,
+}
+
+/// A segment that is ready to be written.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) writer: SegmentWriter,
+    /// The blocks before this offset were written.
+    pub(crate) filled_to: u64,
 }
 
 impl Recipe {
@@ -35,6 +54,7 @@ impl Recipe {
             paths: paths.clone(),
             segment_bytes: config.log_segment_bytes,
             free_floor_bytes: config.disk_free_floor_bytes,
+            fills: config.flush == FlushMode::Sync,
         }
     }
 }
@@ -42,10 +62,12 @@ impl Recipe {
 /// The log's end of the thread. Dropping it ends the thread and removes an unused segment.
 pub(crate) struct Preparer {
     orders: Option<SyncSender<u64>>,
-    ready: Receiver<Result<SegmentWriter, StoreError>>,
+    ready: Receiver<Result<Prepared, StoreError>>,
     ordered: Option<u64>,
     /// The answer to the order, once it was looked for and there.
-    answer: Option<Result<SegmentWriter, StoreError>>,
+    answer: Option<Result<Prepared, StoreError>>,
+    /// Whether the log waits for what it ordered.
+    is_awaited: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -61,11 +83,20 @@ impl Preparer {
         let (orders, inbox) = sync_channel(1);
         let (outbox, ready) = sync_channel(1);
         let dir = recipe.paths.commit_log();
+        let is_awaited = Arc::new(AtomicBool::new(false));
+        let work = Work { recipe, is_awaited: Arc::clone(&is_awaited) };
         let thread = std::thread::Builder::new()
             .name("segment-preparer".to_owned())
-            .spawn(move || recipe.work(&inbox, &outbox))
+            .spawn(move || work.run(&inbox, &outbox))
             .map_err(StoreError::io("start a thread for", &dir))?;
-        Ok(Preparer { orders: Some(orders), ready, ordered: None, answer: None, thread: Some(thread) })
+        Ok(Preparer {
+            orders: Some(orders),
+            ready,
+            ordered: None,
+            answer: None,
+            is_awaited,
+            thread: Some(thread),
+        })
     }
 
     /// Orders the segment that begins at `start`, unless one is ordered.
@@ -81,20 +112,24 @@ impl Preparer {
         self.order(start);
         if self.answer.is_none() {
             self.answer = self.ready.try_recv().ok();
+            self.is_awaited.store(self.answer.is_none(), Ordering::Relaxed);
         }
         self.answer.is_some()
     }
 
     /// Takes the segment that begins at `start`, waiting for it if it is not ready.
-    pub(crate) fn take(&mut self, start: u64) -> Result<SegmentWriter, StoreError> {
+    pub(crate) fn take(&mut self, start: u64) -> Result<Prepared, StoreError> {
         self.order(start);
+        self.is_awaited.store(true, Ordering::Relaxed);
         let late = StoreError::NotPrepared { log_offset: start, waited_ms: 5_000 };
         match self.answer.take().map_or_else(|| self.ready.recv_timeout(PATIENCE), Ok) {
             Ok(answer) => {
                 self.ordered = None;
-                let writer = answer?;
-                assert_eq!(writer.segment().start(), start, "segments are ordered one after the other");
-                Ok(writer)
+                self.is_awaited.store(false, Ordering::Relaxed);
+                let prepared = answer?;
+                let is_next = prepared.writer.segment().start() == start;
+                assert!(is_next, "segments are ordered one after the other");
+                Ok(prepared)
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(late),
         }
@@ -104,10 +139,11 @@ impl Preparer {
 impl Drop for Preparer {
     fn drop(&mut self) {
         self.orders = None;
+        self.is_awaited.store(true, Ordering::Relaxed);
         if self.ordered.take().is_some()
             && let Ok(Ok(unused)) = self.answer.take().map_or_else(|| self.ready.recv_timeout(PATIENCE), Ok)
         {
-            let path = unused.segment().path().to_path_buf();
+            let path = unused.writer.segment().path().to_path_buf();
             drop(unused);
             if let Err(error) = remove(&path) {
                 tracing::warn!(path = %path.display(), %error, "cannot remove an unused segment");
@@ -119,8 +155,14 @@ impl Drop for Preparer {
     }
 }
 
-impl Recipe {
-    fn work(&self, orders: &Receiver<u64>, outbox: &SyncSender<Result<SegmentWriter, StoreError>>) {
+/// What the thread works with.
+struct Work {
+    recipe: Recipe,
+    is_awaited: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn run(&self, orders: &Receiver<u64>, outbox: &SyncSender<Result<Prepared, StoreError>>) {
         for start in orders {
             if outbox.send(self.make(start)).is_err() {
                 return;
@@ -128,42 +170,69 @@ impl Recipe {
         }
     }
 
-    fn make(&self, start: u64) -> Result<SegmentWriter, StoreError> {
-        let dir = self.paths.commit_log();
-        let writer = self.make_file(&dir, start);
-        if writer.is_err() {
+    fn make(&self, start: u64) -> Result<Prepared, StoreError> {
+        let dir = self.recipe.paths.commit_log();
+        let prepared = self.make_file(&dir, start);
+        if prepared.is_err() {
             // Half a segment would look like the end of another store.
             let _gone = remove(&dir.join(segment_name(start)));
         }
-        writer
+        prepared
     }
 
-    fn make_file(&self, dir: &Path, start: u64) -> Result<SegmentWriter, StoreError> {
-        if !self.recycle(dir, start)? {
-            self.check_space(dir)?;
+    fn make_file(&self, dir: &Path, start: u64) -> Result<Prepared, StoreError> {
+        let recycled = self.recycle(dir, start)?;
+        if recycled.is_none() {
+            self.recipe.check_space(dir)?;
         }
-        let writer = SegmentWriter::create(dir, start, self.segment_bytes, Allocate::Now)?;
+        let mut writer = SegmentWriter::create(dir, start, self.recipe.segment_bytes, Allocate::Now)?;
+        let filled_to = match recycled {
+            Some(filled_to) => filled_to,
+            None => self.fill(&mut writer)?,
+        };
         writer.segment().sync_all()?;
         sync_dir(dir)?;
-        Ok(writer)
+        Ok(Prepared { writer, filled_to })
     }
 
-    /// Makes an old file the segment, if there is one that can be; one that cannot makes room for a new one.
-    fn recycle(&self, dir: &Path, start: u64) -> Result<bool, StoreError> {
-        let Some(old) = self.recycled()? else { return Ok(false) };
-        let renamed = SegmentWriter::open(&old, start, self.segment_bytes).and_then(|mut writer| {
-            zero_tail(&mut writer)?;
+    /// Makes an old file the segment, if there is one that can be, and answers up to where its blocks were written; one
+    /// that cannot makes room for a new one.
+    fn recycle(&self, dir: &Path, start: u64) -> Result<Option<u64>, StoreError> {
+        let Some(old) = self.recipe.recycled()? else { return Ok(None) };
+        let renamed = SegmentWriter::open(&old, start, self.recipe.segment_bytes).and_then(|mut writer| {
+            // What it held is gone from the disk before it has a name of the log.
+            let filled_to = self.fill(&mut writer)?;
+            zero_from(&mut writer, filled_to)?;
             let new = dir.join(segment_name(start));
             let rename = || std::fs::rename(&old, &new);
-            faults::pass(Op::Rename, &old, rename).map_err(StoreError::io("recycle", &old))
+            faults::pass(Op::Rename, &old, rename).map_err(StoreError::io("recycle", &old))?;
+            Ok(filled_to)
         });
         if let Err(error) = &renamed {
             tracing::warn!(%error, "an old segment cannot be used again and is removed");
             remove(&old)?;
         }
-        Ok(renamed.is_ok())
+        Ok(renamed.ok())
     }
 
+    /// Writes zeros from the start on, to the end or until the log waits for the segment; answers how far it came.
+    fn fill(&self, writer: &mut SegmentWriter) -> Result<u64, StoreError> {
+        let (mut at, end) = (writer.segment().start(), writer.segment().end());
+        let mut flushed_to = at;
+        while self.recipe.fills && at < end && !self.is_awaited.load(Ordering::Relaxed) {
+            let to = end.min(at + FILL_STEP_BYTES);
+            writer.write_zeros(at..to)?;
+            at = to;
+            if at - flushed_to >= FILL_FLUSH_BYTES {
+                writer.segment().sync()?;
+                flushed_to = at;
+            }
+        }
+        Ok(at)
+    }
+}
+
+impl Recipe {
     /// Refuses a segment that would take the last of the disk.
     fn check_space(&self, dir: &Path) -> Result<(), StoreError> {
         let free_bytes = disk_use(dir)?.free_bytes;
@@ -197,8 +266,15 @@ mod tests {
     use super::*;
 
     fn preparer(paths: &Paths) -> Preparer {
-        let recipe = Recipe { paths: paths.clone(), segment_bytes: 65_536, free_floor_bytes: 0 };
-        Preparer::start(recipe).unwrap()
+        Preparer::start(recipe(paths, false)).unwrap()
+    }
+
+    fn recipe(paths: &Paths, fills: bool) -> Recipe {
+        Recipe { paths: paths.clone(), segment_bytes: 65_536, free_floor_bytes: 0, fills }
+    }
+
+    fn work(paths: &Paths, is_awaited: bool) -> Work {
+        Work { recipe: recipe(paths, true), is_awaited: Arc::new(AtomicBool::new(is_awaited)) }
     }
 
     fn paths(dir: &tempfile::TempDir) -> Paths {
@@ -213,7 +289,7 @@ mod tests {
         let paths = paths(&dir);
         let mut preparer = preparer(&paths);
         preparer.order(65_536);
-        let writer = preparer.take(65_536).unwrap();
+        let Prepared { writer, .. } = preparer.take(65_536).unwrap();
         assert_eq!(writer.remaining(), 65_536);
         assert!(writer.whole().iter().all(|byte| *byte == 0));
     }
@@ -242,7 +318,7 @@ mod tests {
         }
         // The thread has nothing more to say: only what was looked for can be taken.
         assert!(preparer.ready.try_recv().is_err());
-        assert_eq!(preparer.take(65_536).unwrap().segment().start(), 65_536);
+        assert_eq!(preparer.take(65_536).unwrap().writer.segment().start(), 65_536);
         assert_eq!(preparer.ordered, None);
     }
 
@@ -253,10 +329,38 @@ mod tests {
         std::fs::create_dir(paths.recycled()).unwrap();
         std::fs::write(paths.recycled().join("a"), vec![7; 100]).unwrap();
         std::fs::write(paths.recycled().join("b"), vec![7; 65_536]).unwrap();
-        let writer = preparer(&paths).take(131_072).unwrap();
+        let Prepared { writer, .. } = preparer(&paths).take(131_072).unwrap();
         assert!(writer.whole().iter().all(|byte| *byte == 0));
         assert!(!paths.recycled().join("b").try_exists().unwrap());
         assert!(writer.segment().path().ends_with("00000000000000131072"));
+    }
+
+    #[test]
+    fn with_synchronous_flush_zeros_are_written_unless_the_log_waits() {
+        for (is_awaited, filled_to) in [(false, 196_608), (true, 131_072)] {
+            for is_recycled in [false, true] {
+                let dir = tempfile::tempdir().unwrap();
+                let paths = paths(&dir);
+                if is_recycled {
+                    std::fs::create_dir(paths.recycled()).unwrap();
+                    std::fs::write(paths.recycled().join("a"), vec![7; 65_536]).unwrap();
+                }
+                let prepared = work(&paths, is_awaited).make(131_072).unwrap();
+                assert_eq!(prepared.filled_to, filled_to);
+                let bytes = std::fs::read(prepared.writer.segment().path()).unwrap();
+                assert!(bytes.len() == 65_536 && bytes.iter().all(|byte| *byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_whose_zeros_the_disk_refuses_is_an_error_and_no_file_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = paths(&dir);
+        let fault = faults::arm(dir.path(), Op::Write, 0, 28);
+        let error = work(&paths, false).make(0).unwrap_err();
+        assert!(fault.has_struck() && error.is_out_of_space(), "{error}");
+        assert_eq!(std::fs::read_dir(paths.commit_log()).unwrap().count(), 0);
     }
 
     #[test]

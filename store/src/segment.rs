@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ use bytes::Bytes;
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::{MapWriter, Mapping};
+
+/// What zeros are written from.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Read side of a segment; shared by all readers.
 #[derive(Debug)]
@@ -189,6 +193,28 @@ impl SegmentWriter {
         faults::write_at(file, path, bytes, offset - start).map_err(StoreError::io("write", path))
     }
 
+    /// Writes zeros to `range` of the file.
+    ///
+    /// # Panics
+    /// If what stands there is final.
+    pub(crate) fn write_zeros(&mut self, range: Range<u64>) -> Result<(), StoreError> {
+        let mut at = range.start;
+        while at < range.end {
+            let step = (range.end - at).min(ZEROS.len() as u64);
+            self.write_at(&ZEROS[..usize::try_from(step).expect("a step is short")], at)?;
+            at += step;
+        }
+        Ok(())
+    }
+
+    /// Offset up to which, from the position on, the blocks of the file were written before, as far as the file
+    /// system tells.
+    pub(crate) fn written_to(&self) -> u64 {
+        let (start, position) = (self.segment.start, self.position());
+        let hole = rustix::fs::seek(&self.segment.file, rustix::fs::SeekFrom::Hole(position - start));
+        hole.map_or(position, |hole| start + hole)
+    }
+
     /// Writes `bytes` at the position and makes them final.
     ///
     /// # Panics
@@ -256,6 +282,20 @@ mod tests {
         std::fs::remove_file(writer.segment().path()).unwrap();
         drop(writer);
         assert_eq!(&bytes[..], b"ell");
+    }
+
+    #[test]
+    fn zeros_are_written_ahead_and_known_after_the_next_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::create(dir.path(), 1 << 20, 1 << 20, Allocate::Now).unwrap();
+        writer.append(b"hello").unwrap();
+        let to = (1 << 20) + 200_000;
+        writer.write_zeros(writer.position()..to).unwrap();
+        assert!(writer.written_to() >= to);
+        let path = dir.path().join(segment_name(1 << 20));
+        assert!(SegmentWriter::open(&path, 1 << 20, 1 << 20).unwrap().written_to() >= to);
+        let bytes = std::fs::read(path).unwrap();
+        assert!(&bytes[..5] == b"hello" && bytes[5..].iter().all(|byte| *byte == 0));
     }
 
     #[test]

@@ -185,14 +185,20 @@ fn walk_sound(segments: &[SegmentWriter], end: &mut LogEnd) -> &'static str {
 
 /// Zeroes everything behind the published position, and gives it its blocks on the disk.
 pub fn zero_tail(writer: &mut SegmentWriter) -> Result<(), StoreError> {
+    zero_from(writer, writer.position())
+}
+
+/// The same from `offset` on, which is not in front of that position. What was written before it is on the disk too.
+pub(crate) fn zero_from(writer: &mut SegmentWriter, offset: u64) -> Result<(), StoreError> {
     let segment = Arc::clone(writer.segment());
-    let (at, len) = (writer.position() - segment.start(), segment.end() - writer.position());
+    let (at, len) = (offset - segment.start(), segment.end() - offset);
     if len == 0 {
-        return Ok(());
+        return segment.sync();
     }
     let zero = || match rustix::fs::fallocate(segment.file(), FallocateFlags::ZERO_RANGE, at, len) {
         Err(rustix::io::Errno::OPNOTSUPP) => {
-            clear(writer.tail());
+            let skip = usize::try_from(offset - writer.position()).expect("a segment fits the address space");
+            clear(&mut writer.tail()[skip..]);
             Ok(())
         }
         done => Ok(done?),
