@@ -44,10 +44,15 @@ impl Reserved {
     }
 
     /// Sees to it that `range` of the file at `path`, which is `len` bytes long, can be stored to. One thread at a
-    /// time; each range begins where one before it has ended, or at the first byte that is to be stored.
+    /// time; each range begins where one before it has ended, or at the first byte that is to be stored. Tells whether
+    /// anything had to be reserved, which is so every so often in a file that grows.
     #[inline]
-    pub(crate) fn reserve(&self, path: &Path, range: Range<u64>, len: u64) -> Result<(), StoreError> {
-        if range.end <= self.0.load(Ordering::Relaxed) { Ok(()) } else { self.grow(path, range, len) }
+    pub(crate) fn reserve(&self, path: &Path, range: Range<u64>, len: u64) -> Result<bool, StoreError> {
+        let has_room = range.end <= self.0.load(Ordering::Relaxed);
+        if !has_room {
+            self.grow(path, range, len)?;
+        }
+        Ok(!has_room)
     }
 
     #[cold]

@@ -32,6 +32,7 @@ mod unit;
 #[cfg(test)]
 mod consume_queue_test;
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -46,6 +47,7 @@ use self::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
 use crate::config::StoreConfig;
 use crate::dispatch::SCHEDULE_TOPIC;
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::index::topic_seed;
 use crate::light;
 
@@ -89,6 +91,8 @@ pub(crate) struct QueueFolder {
     root: PathBuf,
     kind: QueueKind,
     file_bytes: AtomicU64,
+    /// The folder, open since it was needed first: an error of its disk is told to who had it open before.
+    disk: OnceLock<File>,
     /// Size of a new extension's files.
     extension_bytes: u64,
 }
@@ -103,8 +107,26 @@ impl QueueFolder {
             root: config.dir.join(kind.folder()),
             kind,
             file_bytes: AtomicU64::new(file_bytes.next_multiple_of(kind.unit_bytes())),
+            disk: OnceLock::new(),
             extension_bytes: config.queue_extension_file_bytes,
         }
+    }
+
+    /// Opens the folder, if it is there.
+    fn open(&self) {
+        if self.disk.get().is_none()
+            && let Ok(disk) = File::open(&self.root)
+        {
+            let _is_open = self.disk.set(disk);
+        }
+    }
+
+    /// Forces the whole file system of the folder to the disk.
+    fn flush_disk(&self) -> Result<(), StoreError> {
+        self.open();
+        let Some(disk) = self.disk.get() else { return Ok(()) };
+        let synced = faults::pass(Op::Flush, &self.root, || Ok(rustix::fs::syncfs(disk)?));
+        synced.map_err(StoreError::io("flush the disk of", &self.root))
     }
 
     fn file_bytes(&self) -> u64 {
@@ -268,23 +290,31 @@ impl ConsumeQueue {
         }
     }
 
-    /// Forces to the disk what was written since the last time; tells whether anything was.
-    pub(crate) fn flush(&self) -> Result<bool, StoreError> {
+    /// Byte position of its end, if the disk may lack something in front of it.
+    pub(crate) fn unflushed(&self) -> Option<u64> {
         let end = self.end.load(Ordering::Acquire);
+        (self.flushed.load(Ordering::Relaxed) != end && !self.is_removed()).then_some(end)
+    }
+
+    /// Forces to the disk what was written since the last time, up to `end`.
+    pub(crate) fn flush(&self, end: u64) -> Result<(), StoreError> {
         let flushed = self.flushed.load(Ordering::Relaxed);
-        if flushed == end || self.is_removed() {
-            return Ok(false);
-        }
         for file in self.files.list().iter().filter(|file| file.end() > flushed && file.start() < end) {
             file.flush()?;
-            // However much is stored, only what is new takes memory of this process.
-            file.drop_pages(end);
         }
         if let Some(extension) = self.extension.get() {
             extension.flush()?;
         }
-        self.flushed.store(end, Ordering::Relaxed);
-        Ok(true)
+        Ok(())
+    }
+
+    /// The disk has all in front of `end`.
+    pub(crate) fn flushed(&self, end: u64) {
+        let flushed = self.flushed.swap(end, Ordering::Relaxed);
+        for file in self.files.list().iter().filter(|file| file.end() > flushed && file.start() < end) {
+            // However much is stored, only what is new takes memory of this process.
+            file.drop_pages(end);
+        }
     }
 
     /// The error of a unit that would leave a gap in a store that is open.

@@ -233,6 +233,11 @@ impl WordMap {
         unsafe { self.raw.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
     }
 
+    /// Whether the system reads more than the page that is needed, in the hope that it is wanted next.
+    pub fn read_ahead(&self, more: bool) -> io::Result<()> {
+        self.raw.advise(if more { Advice::Normal } else { Advice::Random })
+    }
+
     /// Has the disk take every changed page; blocks.
     pub fn flush(&self) -> io::Result<()> {
         self.raw.flush()
@@ -318,6 +323,7 @@ mod tests {
         map.read(0, &mut again);
         assert_eq!(again, bytes);
         map.drop_pages(0..4096).unwrap();
+        map.read_ahead(false).unwrap();
         assert_eq!(u32::from_be(map.word(4).load(Ordering::Relaxed)), 0x0102_0304);
     }
 

@@ -120,7 +120,7 @@ fn a_start_maps_nothing() {
 #[test]
 fn old_files_are_unmapped_and_idle_queues_where_very_many_are_mapped() {
     let dir = tempfile::tempdir().unwrap();
-    let table = QueueTable::load_with(&config(dir.path()), 1).unwrap();
+    let table = QueueTable::load_with(&config(dir.path()), 1, 256).unwrap();
     let idle = table.open_or_create("T", 1).unwrap();
     let busy = table.open_or_create("T", 2).unwrap();
     let mapped = || (idle.files.mapped(), busy.files.mapped());
@@ -134,6 +134,28 @@ fn old_files_are_unmapped_and_idle_queues_where_very_many_are_mapped() {
     assert_eq!(mapped(), (0, 1));
     assert_eq!(idle.unit(10), Some(unit(10)));
     fill(&idle, 240..241);
+}
+
+#[test]
+fn many_queues_are_forced_to_the_disk_by_one_call_whose_refusal_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = QueueTable::load_with(&config(dir.path()), 16, 2).unwrap();
+    let queues: Vec<_> = (0..3).map(|queue_id| table.open_or_create("T", queue_id).unwrap()).collect();
+    queues.iter().for_each(|queue| fill(queue, 0..70));
+    let folder = dir.path().join("consumequeue");
+    let fault = faults::arm(&folder, Op::Flush, 0, 5);
+    let refused = table.flush().unwrap_err().to_string();
+    assert!(refused.contains("flush the disk of") && refused.contains("consumequeue"), "{refused}");
+    assert!(queues.iter().all(|queue| queue.unflushed() == Some(1400)));
+    drop(fault);
+    let fault = faults::arm(&folder, Op::Flush, u64::MAX, 5);
+    table.flush().unwrap();
+    assert_eq!((fault.seen(), queues[2].unflushed()), (1, None));
+    // Few are forced one by one.
+    fill(&queues[0], 70..71);
+    fill(&queues[1], 70..130);
+    table.flush().unwrap();
+    assert_eq!((fault.seen(), queues[1].unflushed()), (4, None));
 }
 
 #[test]

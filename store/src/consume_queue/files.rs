@@ -4,7 +4,8 @@
 //! - who writes has reserved the blocks: no store through a map finds the disk full;
 //! - all files of a queue have the same size, and each begins where the one before it ends;
 //! - a queue nobody has written has no file, and a file nobody has needed is not mapped;
-//! - the list changes by whole new lists, so a reader keeps what it has and waits for nobody.
+//! - the list changes by whole new lists, so a reader keeps what it has and waits for nobody;
+//! - what was written and is far behind takes no memory of this process, however fast units come.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -51,9 +52,13 @@ impl QueueFile {
         &self.path
     }
 
-    /// Opens the file without a map, for a look at it.
+    /// Opens the file without a map, for a look at it: the system reads what it is asked for and no more.
     pub(crate) fn open(&self) -> Result<File, StoreError> {
-        File::open(&self.path).map_err(StoreError::io("open", &self.path))
+        let file = File::open(&self.path).map_err(StoreError::io("open", &self.path))?;
+        if let Err(error) = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random) {
+            tracing::debug!(%error, file = %self.path.display(), "the system reads ahead");
+        }
+        Ok(file)
     }
 
     /// The mapped file, if somebody has needed it already.
@@ -77,10 +82,18 @@ impl QueueFile {
     }
 
     /// The mapped file, with blocks for the bytes from `position` of the queue on. For its one writer.
+    ///
+    /// What lies behind the last unit is zero, and the system would gather megabytes of it in memory for the first unit
+    /// of a queue, which takes a millisecond: it is told not to.
     #[inline]
     pub(crate) fn writable(&self, position: u64, bytes: u64) -> Result<&WordMap, StoreError> {
         let at = position - self.start;
-        self.reserved.reserve(&self.path, at..at + bytes, self.bytes)?;
+        if self.reserved.reserve(&self.path, at..at + bytes, self.bytes)? {
+            self.drop_pages(position);
+            if let Err(error) = self.map()?.read_ahead(false) {
+                tracing::debug!(%error, file = %self.path.display(), "the system reads ahead in a file that grows");
+            }
+        }
         self.map()
     }
 

@@ -29,6 +29,10 @@ use crate::tables::TableFile;
 /// Most mapped files before idle queues are unmapped.
 const MAPS_MAX: usize = 16_384;
 
+/// Most queues that are forced to the disk one by one. More are by one call for their file system: a new file costs
+/// the disk its journal each, some milliseconds, and whoever makes the next file meanwhile waits for that.
+const ONE_BY_ONE_MAX: usize = 256;
+
 /// Handle on the queues of a store.
 #[derive(Debug, Clone)]
 pub struct QueueTable {
@@ -48,6 +52,7 @@ struct Shared {
     /// Whether more files were mapped at the last flush than should be.
     is_crowded: AtomicBool,
     maps_max: usize,
+    one_by_one_max: usize,
     /// Light queues there are, and may be.
     light: AtomicUsize,
     light_max: usize,
@@ -56,10 +61,14 @@ struct Shared {
 impl QueueTable {
     /// Finds the queues on the disk; nothing is mapped, and nothing is known of their ends before `recover`.
     pub fn load(config: &StoreConfig) -> Result<QueueTable, StoreError> {
-        QueueTable::load_with(config, MAPS_MAX)
+        QueueTable::load_with(config, MAPS_MAX, ONE_BY_ONE_MAX)
     }
 
-    pub(crate) fn load_with(config: &StoreConfig, maps_max: usize) -> Result<QueueTable, StoreError> {
+    pub(crate) fn load_with(
+        config: &StoreConfig,
+        maps_max: usize,
+        one_by_one_max: usize,
+    ) -> Result<QueueTable, StoreError> {
         let plain = QueueFolder::new(config, QueueKind::Plain);
         let batch = QueueFolder::new(config, QueueKind::Batch);
         let table = QueueTable {
@@ -71,6 +80,7 @@ impl QueueTable {
                 damaged: AtomicBool::new(false),
                 is_crowded: AtomicBool::new(false),
                 maps_max,
+                one_by_one_max,
                 light: AtomicUsize::new(0),
                 light_max: usize::try_from(config.light_queues_max).unwrap_or(usize::MAX),
             }),
@@ -78,6 +88,8 @@ impl QueueTable {
         table.declare_configured(&config.dir);
         table.load_folder(&table.shared.plain)?;
         table.load_folder(&table.shared.batch)?;
+        table.shared.plain.open();
+        table.shared.batch.open();
         let light = table.shared.topics.iter().filter(|entry| light::is_light(entry.key())).count();
         table.shared.light.store(light, Ordering::Relaxed);
         Ok(table)
@@ -230,17 +242,28 @@ impl QueueTable {
     pub fn flush(&self) -> Result<(), StoreError> {
         let is_crowded = self.shared.is_crowded.load(Ordering::Relaxed);
         let mut mapped = 0;
-        self.each(|queue| {
-            let is_idle = !queue.flush()?;
-            let with_last = is_crowded && is_idle;
+        // Ends are read before the disk is: what comes meanwhile is left for the next time.
+        let queues: Vec<_> = self.snapshot().into_iter().map(|queue| (queue.unflushed(), queue)).collect();
+        let is_one_call = queues.iter().filter(|(end, _)| end.is_some()).count() > self.shared.one_by_one_max;
+        if is_one_call {
+            self.shared.plain.flush_disk()?;
+            self.shared.batch.flush_disk()?;
+        }
+        for (end, queue) in &queues {
+            if let Some(end) = *end {
+                if !is_one_call {
+                    queue.flush(end)?;
+                }
+                queue.flushed(end);
+            }
+            let with_last = is_crowded && end.is_none();
             match queue.files.mapped() {
                 0 => {}
                 1 if !with_last && queue.files.is_last_mapped() => {}
                 _ => queue.files.unmap(with_last),
             }
             mapped += queue.files.mapped();
-            Ok(())
-        })?;
+        }
         self.shared.is_crowded.store(mapped > self.shared.maps_max, Ordering::Relaxed);
         Ok(())
     }

@@ -4,7 +4,9 @@
 //! - an entry links only to an older one, so every walk ends;
 //! - an entry is complete before its slot points at it, so readers need no lock;
 //! - entries are in the order of the log;
-//! - the blocks of an entry, and of all slots, are reserved before it is stored.
+//! - the blocks of an entry, and of all slots, are reserved before it is stored;
+//! - entries that were written and are far behind take no memory of this process, the slots of the file that is written
+//!   do: every entry needs one of them.
 //!
 //! | at | bytes | meaning |
 //! |---|---|---|
@@ -20,6 +22,7 @@
 //! | 16 | 4 | number of the next older entry of the chain |
 
 use std::fs::OpenOptions;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -221,7 +224,21 @@ impl IndexFile {
     #[inline]
     fn make_room(&self, number: u32) -> Result<(), StoreError> {
         let to = self.entry_at(number.saturating_add(1).min(self.geometry.entries)) as u64;
-        self.reserved.reserve(&self.path, 0..to, self.geometry.file_bytes())
+        if self.reserved.reserve(&self.path, 0..to, self.geometry.file_bytes())? {
+            self.drop_pages(self.entry_at(0)..self.entry_at(number));
+        }
+        Ok(())
+    }
+
+    /// The file is written no more: who looks something up in it maps what it needs again.
+    pub(crate) fn leave(&self) {
+        self.drop_pages(0..self.map.len());
+    }
+
+    fn drop_pages(&self, range: Range<usize>) {
+        if let Err(error) = self.map.drop_pages(range) {
+            tracing::debug!(%error, file = %self.path.display(), "pages stay in memory");
+        }
     }
 
     /// Number of the newest entry of the chain of a hash.
@@ -347,9 +364,7 @@ impl IndexFile {
         // Entries are written once: only the slots and the last page of entries are needed again soon.
         let written = self.entry_at(next.min(self.geometry.entries));
         let from = if next >= self.geometry.entries { 0 } else { self.entry_at(0) };
-        if let Err(error) = self.map.drop_pages(from..written) {
-            tracing::debug!(%error, file = %self.path.display(), "pages stay in memory");
-        }
+        self.drop_pages(from..written);
         self.flushed_entry.store(next, Ordering::Relaxed);
         Ok(())
     }

@@ -209,6 +209,9 @@ impl IndexWriter {
     #[cold]
     fn roll(&mut self, now_ms: i64) -> Result<(), StoreError> {
         self.write_header();
+        if let Some(full) = &self.current {
+            full.leave();
+        }
         let path = self.dir.join(file_name(now_ms, self.newest.as_deref()));
         let header = IndexHeader::after(self.current.as_deref().map(IndexFile::header).as_ref());
         let made = IndexFile::create(path.clone(), self.geometry, &header);
