@@ -35,5 +35,7 @@ mod life;
 mod listener;
 #[path = "end_to_end/proxy.rs"]
 mod proxy;
+#[path = "end_to_end/store.rs"]
+mod store;
 #[path = "end_to_end/waiting.rs"]
 mod waiting;

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - `check` and `dump` change nothing; `rebuild` changes only what derives from the log;
-//! - a store in use is refused by the store itself.
+//! - a store in use is refused by the store itself;
+//! - the settings are those of its broker, read as the broker reads them: what a file may look like depends on them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use troupemq_store::{StoreConfig, StoreError, SystemClock};
 
 use super::Failure;
 use super::output::Output;
+use super::settings::Settings;
 
 /// Look at the folder of a broker that does not run
 #[derive(Debug, Subcommand)]
@@ -29,9 +31,29 @@ pub(super) enum Store {
 /// Which store.
 #[derive(Debug, Args)]
 pub(super) struct Folder {
-    /// Folder of the store
-    #[arg(value_name = "DIR", default_value = "./troupemq-data")]
-    dir: PathBuf,
+    /// Folder of the store [default: that of the settings, ./troupemq-data if they name none]
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The settings of its broker: troupemq.toml, or key=value lines as in RocketMQ's broker.conf
+    /// [default: troupemq.toml of the current folder, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Folder {
+    /// The settings of the broker whose store it is.
+    fn config(&self) -> Result<StoreConfig, Failure> {
+        let mut config = Settings::load(self.config.as_deref())?.store;
+        if let Some(dir) = &self.dir {
+            config.dir.clone_from(dir);
+        }
+        Ok(config)
+    }
+
+    fn view(&self) -> Result<StoreView, Failure> {
+        let config = self.config()?;
+        Ok(StoreView::open(&config.dir).map_err(failure)?.with_settings(&config))
+    }
 }
 
 /// What to print.
@@ -56,8 +78,7 @@ impl Store {
         match self {
             Store::Check(folder) => check(&folder, &mut out)?,
             Store::Rebuild(folder) => {
-                let config = StoreConfig::in_dir(folder.dir);
-                let report = rebuild(config, Arc::new(SystemClock::new())).map_err(failure)?;
+                let report = rebuild(folder.config()?, Arc::new(SystemClock::new())).map_err(failure)?;
                 let (records, end) = (report.replayed, report.log_end);
                 out.line(format!("{records} records read, the log ends at {end}").as_bytes())?;
             }
@@ -72,7 +93,7 @@ impl Store {
 
 fn check(folder: &Folder, out: &mut Output) -> Result<(), Failure> {
     let mut findings: Vec<Finding> = Vec::new();
-    let view = StoreView::open(&folder.dir).map_err(failure)?;
+    let view = folder.view()?;
     let summary = view.check(&mut |finding| findings.push(finding)).map_err(failure)?;
     let (records, queues) = (summary.records, summary.queues);
     let range = format!("{} to {}", summary.log_min, summary.log_end);
@@ -88,7 +109,7 @@ fn check(folder: &Folder, out: &mut Output) -> Result<(), Failure> {
 }
 
 fn records(dump: &Dump, out: &mut Output) -> Result<(), Failure> {
-    let view = StoreView::open(&dump.folder.dir).map_err(failure)?;
+    let view = dump.folder.view()?;
     let (mut left, mut failed) = (dump.count, None);
     let visit = |record: &RecordView<'_>| {
         if left == 0 {
@@ -122,7 +143,7 @@ fn units(dump: &Dump, queue: &str, out: &mut Output) -> Result<(), Failure> {
     let wrong = || Failure::Other(format!("\"{queue}\" is no TOPIC:QUEUE"));
     let (topic, number) = queue.rsplit_once(':').ok_or_else(wrong)?;
     let queue_id = number.parse().map_err(|_| wrong())?;
-    let view = StoreView::open(&dump.folder.dir).map_err(failure)?;
+    let view = dump.folder.view()?;
     let (mut left, mut failed) = (dump.count, None);
     view.units(topic, queue_id, |unit| {
         if left == 0 {
