@@ -86,8 +86,11 @@ type UnitParts = (u64, u64, u32, i64);
 fn units(store: &Path, log_min: u64) -> Result<BTreeMap<(String, i32), Vec<UnitParts>>, Fault> {
     let view = StoreView::open(store).map_err(Fault::of("cannot look at the store"))?;
     let mut found = BTreeMap::new();
-    let folder = store.join("consumequeue");
-    for topic in std::fs::read_dir(&folder).map_err(Fault::of("cannot list the queues"))?.flatten() {
+    let folders = ["consumequeue", "batchconsumequeue"].map(|folder| store.join(folder));
+    let topics = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+    for topic in topics.flatten() {
+        // Where a unit of a batch queue stands depends on those that were in front of it.
+        let has_place = topic.path().starts_with(&folders[0]);
         for queue in std::fs::read_dir(topic.path()).map_err(Fault::of("cannot list a queue"))?.flatten() {
             let Some(topic) = topic.file_name().to_str().map(str::to_owned) else { continue };
             let Some(queue_id) = queue.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -96,7 +99,7 @@ fn units(store: &Path, log_min: u64) -> Result<BTreeMap<(String, i32), Vec<UnitP
             let mut units = Vec::new();
             let read = view.units(&topic, queue_id, |unit| {
                 if unit.size != FILLER_BYTES && unit.log_offset >= log_min {
-                    units.push((unit.at, unit.log_offset, unit.size, unit.tags_code));
+                    units.push((unit.at * u64::from(has_place), unit.log_offset, unit.size, unit.tags_code));
                 }
                 true
             });

@@ -27,6 +27,7 @@ use crate::verdict::{self, Judge};
 const SETTINGS: &str = "\
 mappedFileSizeCommitLog=262144
 mappedFileSizeConsumeQueue=12000
+mapperFileSizeBatchConsumeQueue=4600
 maxHashSlotNum=500
 maxIndexNum=2000
 flushIntervalCommitLog=50

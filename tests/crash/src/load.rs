@@ -1,5 +1,5 @@
-//! What clients do while the broker is killed: send, send in batches, send for later by level and by time, decide
-//! transactions, read and commit, make topics, have old messages deleted.
+//! What clients do while the broker is killed: send, send in batches, also in those that stay one record, send for
+//! later by level and by time, decide transactions, read and commit, make topics, have old messages deleted.
 //!
 //! Invariants:
 //! - what is told of was acknowledged; nothing is told twice;
@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use troupemq::{Client, Message, PullRequest, Queue, SendReceipt, SendStatus};
+use troupemq_codec::topic::TopicConfig;
 use troupemq_store::{Clock, SystemClock};
 
 use crate::chance::Chance;
@@ -23,6 +24,10 @@ use crate::wire::Wire;
 
 /// Topics of plain messages.
 const TOPICS: [&str; 3] = ["CrashA", "CrashB", "CrashC"];
+/// Topic of batches that stay one record.
+pub(crate) const INNER: &str = "CrashInner";
+/// Queues of that topic.
+const INNER_QUEUES: i32 = 2;
 /// Topic of messages that wait.
 pub(crate) const LATER: &str = "CrashLater";
 /// Topic of transactions.
@@ -55,12 +60,13 @@ impl Load {
             tasks.spawn(self.clone().send(chance.fork()));
         }
         tasks.spawn(self.clone().send_batches(chance.fork()));
+        tasks.spawn(self.clone().send_inner(chance.fork()));
         tasks.spawn(self.clone().make_topics(chance.fork()));
         tasks.spawn(self.clone().send_timers(chance.fork()));
         if self.is_full {
             tasks.spawn(self.clone().send_later(chance.fork()));
             tasks.spawn(self.clone().decide(chance.fork()));
-            for topic in TOPICS {
+            for topic in TOPICS.into_iter().chain([INNER]) {
                 tasks.spawn(self.clone().read(topic));
             }
         }
@@ -121,10 +127,58 @@ impl Load {
                 queue_offset: receipt.queue_offset + index,
                 log_offset,
                 number: first + index.unsigned_abs(),
+                batch: None,
                 waited,
             };
             self.tell(Event::Stored(topic.to_owned(), place));
         }
+    }
+
+    /// Sends batches that stay one record, and single messages between them.
+    async fn send_inner(self, mut chance: Chance) {
+        while !self.has_inner().await {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let Some(mut wire) = Wire::connect(self.broker).await else { return };
+        loop {
+            let count = 1 + chance.below(7);
+            let first = self.numbers.fetch_add(count, Ordering::Relaxed);
+            let queue_id = i32::from(chance.once_in(2));
+            let sent = match chance.once_in(5) {
+                true => wire.send_one(INNER, queue_id, first).await,
+                false => wire.send_inner(INNER, queue_id, first..first + count).await,
+            };
+            match sent {
+                Some(place) => self.tell(Event::Stored(INNER.to_owned(), place)),
+                None => match Wire::connect(self.broker).await {
+                    Some(again) => wire = again,
+                    None => return,
+                },
+            }
+            sleep(Duration::from_millis(1 + chance.below(8))).await;
+        }
+    }
+
+    /// Whether the topic of inner batches is there; makes it if not.
+    async fn has_inner(&self) -> bool {
+        let admin = self.client.admin();
+        let configs = admin.topic_configs(INNER).await.unwrap_or_default();
+        let is_batch = |config: &TopicConfig| config.attributes.iter().any(|(_, value)| value == "BatchCQ");
+        if configs.values().any(is_batch) {
+            self.tell(Event::Made(INNER.to_owned()));
+            return true;
+        }
+        let attributes = [("+queue.type".into(), "BatchCQ".into())].into();
+        let config = TopicConfig {
+            topic_name: INNER.into(),
+            read_queue_nums: INNER_QUEUES,
+            write_queue_nums: INNER_QUEUES,
+            attributes,
+            ..TopicConfig::default()
+        };
+        // Whether it was made is seen when it is asked for again.
+        let _ = admin.save_topic(&config).await;
+        false
     }
 
     async fn send_later(self, mut chance: Chance) {
@@ -217,6 +271,12 @@ impl Load {
                 let at = message.queue_offset;
                 self.tell(Event::Wrong(format!("{queue:?} has a damaged message at {at}: {message:?}")));
             }
+        }
+        let mut offsets: Vec<i64> = pulled.messages.iter().map(|message| message.queue_offset).collect();
+        offsets.push(pulled.next_offset);
+        let goes_on = offsets.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        if offsets.len() > 1 && (offsets[0] > from || !goes_on) {
+            self.tell(Event::Wrong(format!("{queue:?}: a pull from {from} gave {offsets:?}")));
         }
         self.client.commit(GROUP, queue, pulled.next_offset).await.ok()?;
         next.insert(queue.clone(), pulled.next_offset);

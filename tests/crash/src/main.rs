@@ -57,6 +57,8 @@ impl Fault {
 struct Settings {
     seed: u64,
     kills: u32,
+    /// Number of the first life, which tells its kind.
+    life: usize,
     broker: PathBuf,
     dir: PathBuf,
 }
@@ -66,6 +68,7 @@ impl Settings {
         let mut settings = Settings {
             seed: SystemClock::new().now_ms().unsigned_abs(),
             kills: 300,
+            life: 0,
             broker: PathBuf::new(),
             dir: std::env::temp_dir().join(format!("troupemq-crash.{}", std::process::id())),
         };
@@ -76,9 +79,12 @@ impl Settings {
             match name.as_str() {
                 "--seed" => settings.seed = number()?,
                 "--kills" => settings.kills = u32::try_from(number()?).map_err(|why| why.to_string())?,
+                "--life" => settings.life = usize::try_from(number()?).map_err(|why| why.to_string())?,
                 "--broker" => settings.broker = value.into(),
                 "--dir" => settings.dir = value.into(),
-                _ => return Err(format!("unknown argument {name}: --seed, --kills, --broker, --dir")),
+                _ => {
+                    return Err(format!("unknown argument {name}: --seed, --kills, --life, --broker, --dir"));
+                }
             }
         }
         match settings.broker.as_os_str().is_empty() {
@@ -121,7 +127,7 @@ fn main() -> ExitCode {
 
 async fn run(settings: &Settings, tally: &mut Tally) -> Result<(), Fault> {
     let mut chance = Chance::seeded(settings.seed);
-    let mut number = 0;
+    let mut number = settings.life;
     while tally.kills() < settings.kills {
         let dir = settings.dir.join(format!("life{number}"));
         let kind = Kind::of(number);

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - a message is known by its number, which tells its whole body;
-//! - two messages never have one place: that alone is a fault.
+//! - two messages never have one place: that alone is a fault;
+//! - an inner batch takes a place for each of its messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +36,17 @@ pub(crate) struct Place {
     pub(crate) queue_offset: i64,
     pub(crate) log_offset: u64,
     pub(crate) number: u64,
+    /// Messages in the record, if it is an inner batch: this one's number is that of the first.
+    pub(crate) batch: Option<i64>,
     /// The answer waited for the disk, where the broker is set up so.
     pub(crate) waited: bool,
+}
+
+impl Place {
+    /// Offset of the message behind it.
+    pub(crate) fn next_offset(&self) -> i64 {
+        self.queue_offset + self.batch.unwrap_or(1)
+    }
 }
 
 /// A message that waits for a time it names.
@@ -57,6 +67,8 @@ pub(crate) struct Model {
     pub(crate) committed: BTreeSet<u64>,
     pub(crate) rolled_back: BTreeSet<u64>,
     pub(crate) topics: BTreeSet<String>,
+    /// Minimum and end of each queue when it was last looked at: neither ever goes back.
+    pub(crate) reached: BTreeMap<QueueKey, (i64, i64)>,
     /// Offsets of consumers as the last table on the disk had them.
     pub(crate) progress: BTreeMap<(String, i32), i64>,
 }
@@ -67,9 +79,12 @@ impl Model {
         match event {
             Event::Stored(topic, place) => {
                 let queue = self.queues.entry((topic.clone(), place.queue_id)).or_default();
-                if let Some(other) = queue.insert(place.queue_offset, place) {
+                let before = queue.range(..place.next_offset()).next_back();
+                if let Some((_, other)) = before.filter(|(_, other)| other.next_offset() > place.queue_offset)
+                {
                     return Err(Fault(format!("{topic}: {place:?} has the place of {other:?}")));
                 }
+                queue.insert(place.queue_offset, place);
             }
             Event::Waits { number, log_offset } => {
                 self.waiting.insert(number, log_offset);
@@ -93,7 +108,8 @@ impl Model {
 
     /// Number of messages.
     pub(crate) fn len(&self) -> usize {
-        self.queues.values().map(BTreeMap::len).sum()
+        let messages = |place: &Place| usize::try_from(place.batch.unwrap_or(1)).unwrap_or(0);
+        self.queues.values().flat_map(BTreeMap::values).map(messages).sum()
     }
 
     /// Forgets messages that do not lie in the log any more, because it was cut at its front or its end.

@@ -36,7 +36,7 @@ pub(crate) fn lose(store: &Path, model: &Model, is_sync: bool, chance: &mut Chan
         let zeroed = segment.and_then(|file| file.write_all_at(&[0; 4096], page % SEGMENT_BYTES));
         zeroed.map_err(Fault::of("cannot lose a page"))?;
     }
-    for folder in ["consumequeue", "index", "checkpoint"] {
+    for folder in ["consumequeue", "batchconsumequeue", "index", "checkpoint"] {
         let mut files = Vec::new();
         below(&store.join(folder), &mut files);
         files.sort();

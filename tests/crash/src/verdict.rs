@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use troupemq_codec::message::batch;
 use troupemq_codec::request::ConsumerOffsetTable;
 use troupemq_codec::topic::TopicConfigTable;
 use troupemq_store::tables::TableFile;
@@ -64,6 +65,7 @@ impl Judge<'_> {
         for topic in opened.queues.topics() {
             for queue in opened.queues.of_topic(&topic) {
                 is_whole(&opened, &queue)?;
+                goes_on(&queue, model, self.lost.is_some())?;
             }
         }
         judge_decisions(&opened, model, log_min > 0 || self.lost.is_some())?;
@@ -104,6 +106,7 @@ pub(crate) fn settings(dir: &Path) -> StoreConfig {
     StoreConfig {
         log_segment_bytes: 262_144,
         queue_file_bytes: 12_000,
+        batch_queue_file_bytes: 4_600,
         index_slots_max: 500,
         index_entries_max: 2_000,
         delay_levels: "1s 2s 3s".to_owned(),
@@ -151,8 +154,11 @@ fn holds<'a>(
         if unit.log_offset != place.log_offset {
             return Err(lost(&format!("its place is taken by {unit:?}")));
         }
+        if (unit.queue_offset, unit.next_offset()) != (place.queue_offset, place.next_offset()) {
+            return Err(lost(&format!("{unit:?} counts otherwise")));
+        }
         let is_there = opened.reader.record_at(place.log_offset, |record| {
-            record.body() == body(place.number) && record.topic() == topic && record.body_is_intact()
+            has_bodies(record.body(), place) && record.topic() == topic && record.body_is_intact()
         });
         match is_there {
             Some(true) => {}
@@ -168,6 +174,30 @@ fn holds<'a>(
         }
     }
     Ok(())
+}
+
+/// Whether a record's body is that of the message, or of the messages of the batch.
+fn has_bodies(stored: &[u8], place: &Place) -> bool {
+    let Some(count) = place.batch else { return stored == body(place.number) };
+    let sent = (place.number..).take(usize::try_from(count).unwrap_or(0)).map(body);
+    let items = batch::items(stored).map(|item| item.map(|item| item.body.to_vec()).unwrap_or_default());
+    items.eq(sent)
+}
+
+/// Whether a queue goes on where it ended when it was last looked at; after a loss of power it may have lost.
+fn goes_on(queue: &ConsumeQueue, model: &mut Model, may_have_lost: bool) -> Result<(), Fault> {
+    let now = (queue.min_offset(), queue.max_offset());
+    let before = model.reached.insert((queue.topic().to_string(), queue.queue_id()), now);
+    match before {
+        Some((min, max)) if !may_have_lost && (now.0 < min || now.1 < max) => Err(Fault(format!(
+            "{} {}: it went from {min} to {max} and goes from {} to {} now",
+            queue.topic(),
+            queue.queue_id(),
+            now.0,
+            now.1
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a queue has every unit from its minimum to its end, each of its own record.

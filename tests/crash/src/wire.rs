@@ -4,17 +4,21 @@
 //! - one request at a time; its answer is the one with its number.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use troupemq_codec::frame::take_frame;
-use troupemq_codec::message::sys_flag;
+use troupemq_codec::message::batch::BatchItem;
+use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::request::{
-    DeleteExpiredCommitlog, EndTransaction, EndTransactionHeader, SendMessageReplyHeader, SendMessageV2,
-    SendMessageV2Header,
+    DeleteExpiredCommitlog, EndTransaction, EndTransactionHeader, SendBatchMessage, SendMessageReplyHeader,
+    SendMessageV2, SendMessageV2Header,
 };
 use troupemq_codec::{Command, ResponseCode, Text};
+
+use crate::model::{Place, body};
 
 /// The connection.
 #[derive(Debug)]
@@ -57,6 +61,45 @@ impl Wire {
         self.call(request).await.map(drop)
     }
 
+    /// Sends a message by itself. Answers where it lies once it is acknowledged.
+    pub(crate) async fn send_one(&mut self, topic: &str, queue_id: i32, number: u64) -> Option<Place> {
+        let header = to_store(topic, queue_id, format!("KEYS\u{1}k{number}\u{2}"));
+        let request = Command::request::<SendMessageV2>(&header).with_body(Bytes::from(body(number)));
+        self.send(request, number, None).await
+    }
+
+    /// Sends messages as one record. Answers where it lies once it is acknowledged.
+    pub(crate) async fn send_inner(
+        &mut self,
+        topic: &str,
+        queue_id: i32,
+        numbers: Range<u64>,
+    ) -> Option<Place> {
+        let mut items = BytesMut::new();
+        for number in numbers.clone() {
+            let (body, properties) = (body(number), format!("UNIQ_KEY\u{1}crash{number:027}\u{2}"));
+            let item = BatchItem { flag: 0, body: &body, properties: PropertiesView(properties.as_bytes()) };
+            item.encode(&mut items).ok()?;
+        }
+        let first = numbers.start;
+        let properties = format!("UNIQ_KEY\u{1}batch{first:027}\u{2}KEYS\u{1}k{first}\u{2}");
+        let mut header = to_store(topic, queue_id, properties);
+        header.is_batch = Some(true);
+        let request = Command::request::<SendBatchMessage>(&header).with_body(items.freeze());
+        self.send(request, first, i64::try_from(numbers.count()).ok()).await
+    }
+
+    /// None if it was refused or the connection has ended.
+    async fn send(&mut self, request: Command, number: u64, batch: Option<i64>) -> Option<Place> {
+        let answer = self.call(request).await?;
+        if answer.response_code() != ResponseCode::SUCCESS {
+            return None;
+        }
+        let SendMessageReplyHeader { message_id, queue_id, queue_offset, .. } = answer.header().ok()?;
+        let log_offset = crate::load::log_offsets(&message_id).next()?;
+        Some(Place { queue_id, queue_offset, log_offset, number, batch, waited: true })
+    }
+
     /// Sends a half message, and ends its transaction. Answers once the end is acknowledged.
     pub(crate) async fn transact(
         &mut self,
@@ -64,19 +107,9 @@ impl Wire {
         (id, body): (&str, Vec<u8>),
         is_committed: bool,
     ) -> Option<()> {
-        let header = SendMessageV2Header {
-            producer_group: "deciders".into(),
-            topic: topic.into(),
-            default_topic: "TBW102".into(),
-            default_topic_queues: 4,
-            queue_id: 0,
-            sys_flag: sys_flag::TRANSACTION_PREPARED,
-            born_timestamp_ms: 1_795_000_000_000,
-            properties: Some(Text::from(format!(
-                "TRAN_MSG\u{1}true\u{2}PGROUP\u{1}deciders\u{2}UNIQ_KEY\u{1}{id}"
-            ))),
-            ..Default::default()
-        };
+        let properties = format!("TRAN_MSG\u{1}true\u{2}PGROUP\u{1}deciders\u{2}UNIQ_KEY\u{1}{id}");
+        let mut header = to_store(topic, 0, properties);
+        header.sys_flag = sys_flag::TRANSACTION_PREPARED;
         let half = self.call(Command::request::<SendMessageV2>(&header).with_body(Bytes::from(body))).await?;
         if half.response_code() != ResponseCode::SUCCESS {
             return None;
@@ -98,5 +131,19 @@ impl Wire {
         };
         let answer = self.call(Command::request::<EndTransaction>(&end)).await?;
         (answer.response_code() == ResponseCode::SUCCESS).then_some(())
+    }
+}
+
+/// What every send says.
+fn to_store(topic: &str, queue_id: i32, properties: String) -> SendMessageV2Header {
+    SendMessageV2Header {
+        producer_group: "deciders".into(),
+        topic: topic.into(),
+        default_topic: "TBW102".into(),
+        default_topic_queues: 4,
+        queue_id,
+        born_timestamp_ms: 1_795_000_000_000,
+        properties: Some(Text::from(properties)),
+        ..Default::default()
     }
 }
