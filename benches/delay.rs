@@ -1,4 +1,5 @@
-//! What a delay costs and how exact it is: plain sends, delay levels and timers, side by side in one run.
+//! What a delay or a transaction costs and how exact a delay is: plain sends, delay levels, timers and transactions,
+//! side by side in one run.
 //!
 //! `cargo bench --bench delay` prints, for each way, the processor time for each message from its send to its place in
 //! its topic (producer and broker together, 1 KiB bodies), and what that is of a plain send; then how late 10,000
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use troupemq::{Broker, Message};
+use troupemq::{Broker, Decision, Message};
 use troupemq_store::{Clock, SystemClock};
 
 const SENDERS: usize = 256;
@@ -22,19 +23,21 @@ const MESSAGES: usize = 100_000;
 const EXACT: usize = 10_000;
 const BODY_BYTES: usize = 1024;
 
-/// How a message waits.
+/// How a message waits, or for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Plain,
     Level,
     Timer,
+    /// Half of a transaction, which is committed as soon as it is stored: two requests.
+    Transaction,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let plain = cost(Way::Plain).await;
     say(&format!("plain send: {plain:.2} µs of processor time a message"));
-    for way in [Way::Level, Way::Timer] {
+    for way in [Way::Level, Way::Timer, Way::Transaction] {
         let spent = cost(way).await;
         say(&format!(
             "{way:?}: {spent:.2} µs of processor time a message, {:.2} of a plain send",
@@ -81,7 +84,8 @@ async fn arrived(broker: &Broker) -> i64 {
 /// Microseconds of processor time for each message, from its send to its place in its topic.
 async fn cost(way: Way) -> f64 {
     let broker = start().await;
-    let producer = broker.producer("bench").start().await.expect("a producer starts");
+    let checker = |_| async { Decision::Commit };
+    let producer = broker.producer("bench").checker(checker).start().await.expect("a producer starts");
     let begun = processor();
     let mut senders = JoinSet::new();
     for _ in 0..SENDERS {
@@ -91,6 +95,11 @@ async fn cost(way: Way) -> f64 {
                 let message = Message::new("bench", body.clone());
                 let message = match way {
                     Way::Plain => message,
+                    Way::Transaction => {
+                        let half = producer.begin(message).await.expect("a half message is stored");
+                        half.commit().await.expect("a transaction is committed");
+                        continue;
+                    }
                     Way::Level => message.delay_level(1),
                     Way::Timer => message.deliver_after(Duration::from_secs(2)),
                 };

@@ -51,6 +51,8 @@ mod retry_test;
 #[cfg(test)]
 mod send_test;
 #[cfg(test)]
+mod statement_test;
+#[cfg(test)]
 mod sync_test;
 #[cfg(test)]
 mod timer_golden_test;

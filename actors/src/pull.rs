@@ -35,14 +35,13 @@ use crate::offsets::{GroupQueue, Published, TakeReset, WouldKeep};
 use crate::pull::check::Selects;
 use crate::pull::read::{Bounds, Reading, Source, Status};
 use crate::queue::{OnHold, Park};
+use crate::rebalance::WhenSubscribed;
 use crate::router::Served;
 use crate::topic::counters::Pair;
 use crate::topic::{ParkFirst, names};
 
-/// How often a pull whose subscription is not registered yet is looked at again.
-const TRIES: u32 = 25;
-/// Time between two looks.
-const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+/// How long a pull waits for the heart-beat that registers its subscription.
+const BEAT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A pull on its way: the request and what it resolved to.
 #[derive(Debug)]
@@ -125,16 +124,18 @@ pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, request: Command) {
 }
 
 /// Serves a pull that came before the heart-beat which registers its subscription: clients of 4.x send them in
-/// that order, and one that is refused waits for seconds before it pulls again.
+/// that order, and one that is refused waits for seconds before it pulls again. The group says when it is there.
 async fn again_when_registered(wire: Rc<Wire>, cast: Arc<BrokerCast>, request: Command) {
-    let mut resolved = check::resolve(&cast, &wire.link, &request);
-    for _ in 0..TRIES {
-        if resolved.is_ok() || wire.link.is_closed() {
-            break;
+    if let Ok(header) = request.header::<PullMessageHeader>()
+        && let Some(group) = cast.directory.group(&header.group)
+    {
+        let wanted = WhenSubscribed { topic: header.topic, version: header.subscription_version };
+        if let Ok(registered) = group.coordinator().send(wanted).await {
+            // Whether it came or not is seen by the look that follows.
+            let _ = tokio::time::timeout(BEAT_PATIENCE, registered).await;
         }
-        tokio::time::sleep(BETWEEN_TRIES).await;
-        resolved = check::resolve(&cast, &wire.link, &request);
     }
+    let resolved = check::resolve(&cast, &wire.link, &request);
     go_on(&wire, &cast, request, resolved);
 }
 

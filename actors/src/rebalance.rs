@@ -7,10 +7,11 @@
 //! - members of a broadcasting group divide nothing and are told nothing.
 //!
 //! Contents: `members` who belongs to the group, `locks` leases on queues, `assign` who reads which queue,
-//! `answers` the requests of clients.
+//! `awaited` pulls ahead of their heart-beat, `answers` the requests of clients.
 
 pub mod answers;
 pub mod assign;
+mod awaited;
 pub mod locks;
 pub mod members;
 
@@ -27,7 +28,9 @@ use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::directory::{Directory, GroupSubscription, GroupView, OnlineGroup};
 use crate::filters::{Filters, GroupFilters, PropertyFilter};
+use crate::held::{Waiting, hold};
 use crate::net::LinkId;
+use awaited::Awaited;
 use locks::Locks;
 use members::{Beat, Changed, Member, Members};
 
@@ -79,6 +82,16 @@ pub struct IsOrderly;
 #[rtype(result = "bool")]
 pub struct ReadsWherePut(pub LinkId);
 
+/// Say when the subscription of a topic is at least this new. Sent by pulls that came before their heart-beat.
+#[derive(Debug, Message)]
+#[rtype(result = "Waiting<()>")]
+pub struct WhenSubscribed {
+    /// The topic.
+    pub topic: Text,
+    /// The client's version of its subscription.
+    pub version: i64,
+}
+
 /// Who is online and how. Sent by administration; `None` when nobody is.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<GroupOnline>")]
@@ -116,6 +129,7 @@ pub struct RebalanceCoordinator {
     clock: NodeClock,
     members: Members,
     locks: Locks,
+    awaited: Awaited,
 }
 
 impl RebalanceCoordinator {
@@ -126,8 +140,8 @@ impl RebalanceCoordinator {
         filters: Addr<Filters>,
         clock: NodeClock,
     ) -> RebalanceCoordinator {
-        let (members, locks) = (Members::default(), Locks::default());
-        RebalanceCoordinator { view, directory, filters, is_untold: false, clock, members, locks }
+        let (members, locks, awaited) = (Members::default(), Locks::default(), Awaited::default());
+        RebalanceCoordinator { view, directory, filters, is_untold: false, clock, members, locks, awaited }
     }
 
     fn publish(&mut self) {
@@ -141,6 +155,14 @@ impl RebalanceCoordinator {
             // Nothing depends on it but speed; where the mailbox is full, the next heartbeat tells again.
             self.is_untold = self.filters.try_send(told).is_err();
         }
+        self.tell_awaited();
+    }
+
+    /// Tells pulls that wait for a subscription that is published now.
+    fn tell_awaited(&mut self) {
+        let online = self.view.online();
+        let version = |topic: &str| Some(online.as_ref()?.subscriptions.get(topic)?.version);
+        self.awaited.tell(version);
     }
 
     /// Tells every member that the queues are to be divided anew (NOTIFY_CONSUMER_IDS_CHANGED).
@@ -228,6 +250,17 @@ impl Handler<ReadsWherePut> for RebalanceCoordinator {
     fn handle(&mut self, ReadsWherePut(link): ReadsWherePut, _: &mut Self::Context) -> bool {
         let pulls = matches!(self.members.kind(), Some((ConsumeType::Actively, ..)));
         self.members.contains(link) && !pulls
+    }
+}
+
+impl Handler<WhenSubscribed> for RebalanceCoordinator {
+    type Result = MessageResult<WhenSubscribed>;
+
+    fn handle(&mut self, wanted: WhenSubscribed, _: &mut Self::Context) -> Self::Result {
+        let (held, waiting) = hold();
+        self.awaited.add(wanted.topic, wanted.version, held);
+        self.tell_awaited();
+        MessageResult(waiting)
     }
 }
 

@@ -57,6 +57,15 @@ pub struct ChangeSettings(pub BTreeMap<String, String>);
 #[rtype(result = "Result<(), Refusal>")]
 pub struct CheckChange(pub BTreeMap<String, String>);
 
+/// Sizes of files that must be the same for all files of their kind, so that Java opens the store.
+const ONE_SIZE: [&str; 5] = [
+    "mappedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "mapperFileSizeBatchConsumeQueue",
+    "mappedFileSizeConsumeQueueExt",
+    "mappedFileSizeTimerLog",
+];
+
 // ---- actor
 
 /// What was configured, and where changes to it are kept.
@@ -159,6 +168,20 @@ impl<T: Behaviour> Handler<CheckChange> for Settings<T> {
 
 // ---- state
 
+/// Why a setting stays as it is while the broker runs.
+fn cannot_change(key: &str) -> String {
+    match ONE_SIZE.contains(&key) {
+        // Java finds the file of a position by a division.
+        true => format!(
+            "{key} cannot change: RocketMQ finds a position by dividing by this size, so all files of a store must \
+             have one"
+        ),
+        false => format!(
+            "{key} cannot change while the broker runs: set it in the configuration file, it counts from the next start"
+        ),
+    }
+}
+
 /// The settings after a change.
 fn changed<T: Behaviour>(
     before: &T,
@@ -170,10 +193,7 @@ fn changed<T: Behaviour>(
     for (key, value) in pairs {
         let now = own.get(key).or_else(|| others.get(key));
         if now.is_some_and(|now| now != value) && !T::may_change(key) {
-            return Err(illegal(format!(
-                "{key} cannot change while the broker runs: set it in the configuration file, it counts from the \
-                 next start"
-            )));
+            return Err(illegal(cannot_change(key)));
         }
     }
     let merged = properties_text::merge(before, pairs).map_err(|error| illegal(error.to_string()))?;
@@ -204,7 +224,8 @@ mod tests {
             Err(Refusal::new(ResponseCode::SYSTEM_ERROR, why))
         });
         let refused = |text: &str| change(text).unwrap_err().remark;
-        assert!(refused("mappedFileSizeCommitLog=2048").starts_with("mappedFileSizeCommitLog cannot change"));
+        let one_size = refused("mappedFileSizeCommitLog=2048");
+        assert!(one_size.starts_with("mappedFileSizeCommitLog cannot change: RocketMQ finds"), "{one_size}");
         assert_eq!(refused("brokerPermission=9"), "brokerPermission = 9 is out of bounds: 0..=7");
         assert_eq!(refused("maxMessageSize=much"), "maxMessageSize = much is no number");
         assert!(change("somethingOfJava=1").is_ok());

@@ -8,13 +8,15 @@
 //!   found in the log and not delivered again;
 //! - a message waits on in the log: one that waits longer than the log keeps messages is stored anew in time.
 //!
-//! Contents: `admit` who waits, `enqueue` into the wheel, `dequeue` the open slots, `deliver` out of it, `recall`.
+//! Contents: `admit` who waits, `enqueue` into the wheel, `dequeue` the open slots, `deliver` out of it, `recall`,
+//! `metrics` the file that tells how many wait.
 
 pub mod admit;
 pub mod answers;
 pub mod deliver;
 pub mod dequeue;
 pub mod enqueue;
+mod metrics;
 pub mod recall;
 
 use std::hash::RandomState;
@@ -35,6 +37,7 @@ use crate::saving::{Saving, in_background};
 use deliver::{Loaded, READ_MAX, Unread, Wanted};
 use dequeue::{OpenSlots, Waiting};
 use enqueue::{Mark, Marker};
+use metrics::{Counting, Metrics};
 
 /// Longest time between two looks at what came and what is due.
 const LOOK_EVERY_MS: i64 = 50;
@@ -131,6 +134,7 @@ pub struct Timer {
     saved: Option<TimerCheckpoint>,
     /// A check point, and how far the log must be on the disk before it may be noted.
     noted: Option<(TimerCheckpoint, u64)>,
+    metrics: Metrics,
     stops: Option<Held<Saved>>,
     stopped: bool,
 }
@@ -139,6 +143,7 @@ impl Timer {
     /// The owner of the timers of `cast`.
     pub fn new(cast: Arc<BrokerCast>, store: TimerStore) -> Timer {
         let marker = Marker { precision_ms: store.precision_ms(), hashes: RandomState::new() };
+        let metrics = Metrics::open(&cast.store_dir);
         Timer {
             open: OpenSlots::new(store.read_to_ms()),
             cast,
@@ -152,6 +157,7 @@ impl Timer {
             saving: Saving::default(),
             saved: None,
             noted: None,
+            metrics,
             stops: None,
             stopped: false,
         }
@@ -321,9 +327,13 @@ impl Timer {
         }
         let Some(checkpoint) = self.saved.filter(|_| self.saving.begins()) else { return };
         let flusher = self.store.flusher().clone();
+        let counting = if self.stopped { self.counting() } else { None };
         in_background(
             context,
-            move || flusher.flush(&checkpoint),
+            move || {
+                counting.into_iter().for_each(Counting::save);
+                flusher.flush(&checkpoint)
+            },
             |timer: &mut Timer, saved, context| {
                 if let Err(refusal) = &saved {
                     timer.cast.poison.trip(format!("the timers could not be saved: {}", refusal.remark));
@@ -336,6 +346,32 @@ impl Timer {
                 }
             },
         );
+    }
+
+    /// What is to be counted for `config/timermetrics`.
+    fn counting(&mut self) -> Option<Counting> {
+        let (report, now_ms) = (self.report(), self.cast.now_ms());
+        self.metrics.count(report, &self.cast.directory, now_ms)
+    }
+
+    fn save_metrics(&mut self, _: &mut Context<Timer>) {
+        if let Some(counting) = self.counting().filter(|_| !self.stopped) {
+            actix_rt::task::spawn_blocking(move || counting.save());
+        }
+    }
+
+    fn report(&self) -> TimerReport {
+        let queue = self.cast.queues.get(TIMER_TOPIC, 0);
+        let end = queue.map_or(0, |queue| queue.max_offset());
+        TimerReport {
+            checkpoint: self.store.checkpoint(),
+            pending: self.store.pending(),
+            behind: (end - self.store.next_queue_offset()).max(0),
+            next_ms: self.open.next_ms(),
+            delivered: self.delivered,
+            recalled: self.open.cancelled(),
+            view: self.store.view(),
+        }
     }
 
     fn expire(&mut self, _: &mut Context<Timer>) {
@@ -368,6 +404,7 @@ impl Actor for Timer {
         context.notify(Look);
         context.run_interval(SAVE_EVERY, Timer::save);
         context.run_interval(EXPIRE_EVERY, Timer::expire);
+        context.run_interval(metrics::EVERY, Timer::save_metrics);
     }
 }
 
@@ -464,16 +501,6 @@ impl Handler<Report> for Timer {
     type Result = MessageResult<Report>;
 
     fn handle(&mut self, _: Report, _: &mut Context<Timer>) -> Self::Result {
-        let queue = self.cast.queues.get(TIMER_TOPIC, 0);
-        let end = queue.map_or(0, |queue| queue.max_offset());
-        MessageResult(TimerReport {
-            checkpoint: self.store.checkpoint(),
-            pending: self.store.pending(),
-            behind: (end - self.store.next_queue_offset()).max(0),
-            next_ms: self.open.next_ms(),
-            delivered: self.delivered,
-            recalled: self.open.cancelled(),
-            view: self.store.view(),
-        })
+        MessageResult(self.report())
     }
 }

@@ -29,6 +29,7 @@ use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::offsets::{CommitOffset, GroupQueue};
 use crate::read_ahead::record_of;
+use check::Rounds;
 use halves::{Halves, Seen};
 use records::{HalfView, OP_TOPIC, named_by_op};
 
@@ -100,6 +101,11 @@ struct OpenHalves {
 #[rtype(result = "()")]
 struct Forget(i64);
 
+/// A round of checks is over. Sent by it.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct RoundEnded;
+
 /// Hand the progress over now. Sent by the node when it stops.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -118,6 +124,7 @@ pub struct TransactionChecker {
     cast: Arc<BrokerCast>,
     halves: Halves,
     committed: (i64, i64),
+    rounds: Rounds,
 }
 
 impl TransactionChecker {
@@ -128,8 +135,9 @@ impl TransactionChecker {
             None => 0,
         };
         let committed = (start(HALF_TOPIC, half), start(OP_TOPIC, ops));
+        let rounds = Rounds::from(cast.now_ms());
         let mut checker =
-            TransactionChecker { halves: Halves::from(committed.0, committed.1), committed, cast };
+            TransactionChecker { halves: Halves::from(committed.0, committed.1), committed, rounds, cast };
         checker.read_halves();
         checker.read_ops();
         checker.halves.all_read();
@@ -187,6 +195,14 @@ impl TransactionChecker {
         vec![commit(HALF_TOPIC, progress.0), commit(OP_TOPIC, progress.1)]
     }
 
+    /// Begins a round of checks if one is due.
+    fn look(&mut self, context: &mut Context<TransactionChecker>) {
+        let (now_ms, interval_ms) = (self.cast.now_ms(), self.cast.config.load().transaction_check_interval);
+        if self.cast.poison.cause().is_none() && self.rounds.begins(now_ms, interval_ms) {
+            actix::spawn(check::go_round(self.cast.clone(), context.address()));
+        }
+    }
+
     fn open_from(&mut self, from: i64) -> OpenHalves {
         self.read_halves();
         let Some(queue) = self.half_queue() else { return OpenHalves::default() };
@@ -232,7 +248,7 @@ impl Actor for TransactionChecker {
                 let _ = checker.cast.offsets.try_send(commit);
             }
         });
-        actix::spawn(check::rounds(self.cast.clone(), context.address().downgrade()));
+        context.run_interval(check::LOOK_EVERY, TransactionChecker::look);
     }
 }
 
@@ -267,6 +283,14 @@ impl Handler<OpenFrom> for TransactionChecker {
 
     fn handle(&mut self, OpenFrom(from): OpenFrom, _: &mut Context<TransactionChecker>) -> OpenHalves {
         self.open_from(from)
+    }
+}
+
+impl Handler<RoundEnded> for TransactionChecker {
+    type Result = ();
+
+    fn handle(&mut self, _: RoundEnded, _: &mut Context<TransactionChecker>) {
+        self.rounds.ended();
     }
 }
 

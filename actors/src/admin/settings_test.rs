@@ -72,7 +72,10 @@ fn settings_of_the_store_change_while_it_is_open_whole_or_not_at_all_and_stay_so
     let keys = ["fileReservedTime", "deleteWhen", "maxMessageSize"];
     assert_eq!(keys.map(|key| setting(&node, key)), ["48", "04;16", "2048"]);
     for (text, why) in [
-        ("fileReservedTime=1\nmappedFileSizeCommitLog=65536", "mappedFileSizeCommitLog cannot change while"),
+        (
+            "fileReservedTime=1\nmappedFileSizeCommitLog=65536",
+            "mappedFileSizeCommitLog cannot change: RocketMQ",
+        ),
         ("maxMessageSize=4096\ndeleteWhen=25", "setting deleteWhen: \"25\" is no hour of the day"),
         (
             "diskMaxUsedSpaceRatio=99\nfileReservedTime=1",

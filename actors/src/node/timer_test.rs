@@ -17,6 +17,7 @@ use troupemq_codec::request::{
 use troupemq_codec::timer_record::TimerCheckpoint;
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
+use troupemq_store::tables::{TableFile, TimerMetricsTable};
 
 use super::delivery_test::{NOW_MS, count, stored, wait_for};
 use crate::config::{BrokerPart, NodeClock};
@@ -296,6 +297,9 @@ fn the_state_of_the_timers_is_told() {
     let checkpoint = TimerCheckpoint::decode(&answer.body).unwrap();
     assert_eq!((checkpoint.queue_offset, checkpoint.master_queue_offset), (3, 3));
     node.stop_and_wait().expect("a clean stop");
+    let kept = TableFile::<TimerMetricsTable>::open(dir.path()).unwrap().1.timing_count;
+    let counts: Vec<_> = kept.iter().map(|(topic, metric)| (topic.as_str(), metric.count)).collect();
+    assert_eq!(counts, [("Late", 1), ("Soon", 2)], "for who looks at a store that rests");
 }
 
 #[test]

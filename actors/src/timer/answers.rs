@@ -48,7 +48,12 @@ async fn metrics(cast: &BrokerCast) -> Answer {
     body(&counted.map_err(|_| Refusal::gone("the reader"))?.map_err(failed)?)
 }
 
-fn count(report: &TimerReport, names: &HashMap<i32, Text>, now_ms: i64) -> Result<TimerMetrics, StoreError> {
+/// Counts what waits, slot by slot and topic by topic; reads the timer log.
+pub(super) fn count(
+    report: &TimerReport,
+    names: &HashMap<i32, Text>,
+    now_ms: i64,
+) -> Result<TimerMetrics, StoreError> {
     let read_to_ms = report.checkpoint.last_read_ms;
     let slots = report.view.counts(read_to_ms)?;
     // A slot is for the times behind its beginning.

@@ -9,14 +9,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Addr, WeakAddr};
+use actix::Addr;
 use troupemq_codec::message::Properties;
 use troupemq_codec::message::properties::WAIT;
 use troupemq_codec::request::{CheckTransactionState, CheckTransactionStateHeader};
 use troupemq_codec::{Command, Text};
 
 use super::records::{GIVEN_UP_TOPIC, HalfView, op};
-use super::{Decide, Decided, Decision, Forget, OpenFrom, TransactionChecker};
+use super::{Decide, Decided, Decision, Forget, OpenFrom, RoundEnded, TransactionChecker};
 use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
 use crate::detour::HALF_TOPIC;
@@ -28,8 +28,9 @@ use crate::topics::EnsureGroupTopic;
 
 /// Half messages looked at together.
 pub(super) const TAKEN_MAX: usize = 256;
-/// How often it is looked whether a round is due.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often it is looked whether a round is due: real time only says when to look, what is due is judged by the clock
+/// of the node.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What to do about a half message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,22 +43,41 @@ enum Verdict {
     GiveUp,
 }
 
-/// Goes round as long as the actor lives.
-pub(super) async fn rounds(cast: Arc<BrokerCast>, checker: WeakAddr<TransactionChecker>) {
-    let mut last_ms = cast.now_ms();
-    loop {
-        // Real time only says when to look; what is due is judged by the clock of the node, which tests set.
-        tokio::time::sleep(LOOK_EVERY).await;
-        let Some(checker) = checker.upgrade() else { return };
-        let interval_ms = cast.config.load().transaction_check_interval;
-        if cast.now_ms().saturating_sub(last_ms) < interval_ms || cast.poison.cause().is_some() {
-            continue;
-        }
-        last_ms = cast.now_ms();
-        if let Err(refusal) = round(&cast, &checker).await {
-            tracing::warn!(remark = refusal.remark, "a round of transaction checks was cut short");
-        }
+/// When rounds of checks are due. Plain state: time is an argument.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    last_ms: i64,
+    goes: bool,
+}
+
+impl Rounds {
+    /// The first round is due one interval from now on.
+    pub(super) fn from(now_ms: i64) -> Rounds {
+        Rounds { last_ms: now_ms, goes: false }
     }
+
+    /// Whether a round begins now: the last one began an interval ago, and has ended.
+    pub(super) fn begins(&mut self, now_ms: i64, interval_ms: i64) -> bool {
+        if self.goes || now_ms.saturating_sub(self.last_ms) < interval_ms {
+            return false;
+        }
+        (self.last_ms, self.goes) = (now_ms, true);
+        true
+    }
+
+    /// The round has ended.
+    pub(super) fn ended(&mut self) {
+        self.goes = false;
+    }
+}
+
+/// Goes round once, and says so.
+pub(super) async fn go_round(cast: Arc<BrokerCast>, checker: Addr<TransactionChecker>) {
+    if let Err(refusal) = round(&cast, &checker).await {
+        tracing::warn!(remark = refusal.remark, "a round of transaction checks was cut short");
+    }
+    // An actor that is gone needs no news.
+    let _ = checker.send(RoundEnded).await;
 }
 
 async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<(), Refusal> {
@@ -229,6 +249,18 @@ fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_round_begins_an_interval_after_the_last_and_never_while_one_goes() {
+        let mut rounds = Rounds::from(1000);
+        let begins = [1000, 30_999, 31_000, 31_001, 70_000].map(|now_ms| rounds.begins(now_ms, 30_000));
+        assert_eq!(begins, [false, false, true, false, false], "the second still goes");
+        rounds.ended();
+        assert!(rounds.begins(70_000, 30_000));
+        rounds.ended();
+        assert!(!rounds.begins(99_999, 30_000));
+        assert!(rounds.begins(99_999, 29_999), "the setting counts at once");
+    }
 
     /// 3.11 #106, #108.
     #[test]
