@@ -56,6 +56,7 @@ impl Judge<'_> {
             // What is lost in front of others that are kept was not on the disk either.
             for damage in opened.damages.iter().filter(|damage| damage.from >= lost.durable_to) {
                 model.lose(damage.from..damage.to);
+                model.has_holes = true;
             }
         }
         model.keep(log_min..u64::MAX);
@@ -64,7 +65,7 @@ impl Judge<'_> {
         }
         for topic in opened.queues.topics() {
             for queue in opened.queues.of_topic(&topic) {
-                is_whole(&opened, &queue)?;
+                is_whole(&opened, &queue, model.has_holes)?;
                 goes_on(&queue, model, self.lost.is_some())?;
             }
         }
@@ -200,8 +201,8 @@ fn goes_on(queue: &ConsumeQueue, model: &mut Model, may_have_lost: bool) -> Resu
     }
 }
 
-/// Whether a queue has every unit from its minimum to its end, each of its own record.
-fn is_whole(opened: &Opened, queue: &ConsumeQueue) -> Result<(), Fault> {
+/// Whether a queue has every unit from its minimum to its end, each of its own record or a hole where one may be.
+fn is_whole(opened: &Opened, queue: &ConsumeQueue, may_have_holes: bool) -> Result<(), Fault> {
     let mut expected = queue.min_offset();
     let max = usize::try_from(queue.max_offset() - expected).unwrap_or(0);
     let wrong = |what: String| Fault(format!("{} {}: {what}", queue.topic(), queue.queue_id()));
@@ -209,7 +210,8 @@ fn is_whole(opened: &Opened, queue: &ConsumeQueue) -> Result<(), Fault> {
         let is_of_record = opened.reader.record_at(unit.log_offset, |record| {
             record.queue_offset() == unit.queue_offset && record.topic() == queue.topic().as_str()
         });
-        if unit.queue_offset != expected || is_of_record != Some(true) {
+        let is_right = is_of_record == Some(true) || may_have_holes && unit.is_hole();
+        if unit.queue_offset != expected || !is_right {
             return Err(wrong(format!("at {expected} stands {unit:?}, its record fits: {is_of_record:?}")));
         }
         expected = unit.next_offset();
