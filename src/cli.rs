@@ -88,7 +88,7 @@ enum Task {
 /// Where the cluster is.
 #[derive(Debug, Clone, Args)]
 struct Cluster {
-    /// Name servers, separated by `;`
+    /// Name servers, separated by `;`, or the `http://` address of their list
     #[arg(long, short = 'n', value_name = "ADDRS", default_value = "127.0.0.1:9876")]
     namesrv: String,
     /// Speak TLS, and trust whom `system` trusts, a PEM file's authorities, or (`insecure`) anybody
@@ -157,7 +157,11 @@ impl Failure {
 
 impl Cluster {
     async fn connect(&self) -> Result<Client, ClientError> {
-        let builder = Client::builder().name_servers(&self.namesrv);
+        let builder = if self.namesrv.starts_with("http://") {
+            Client::builder().name_server_list(&self.namesrv)
+        } else {
+            Client::builder().name_servers(&self.namesrv)
+        };
         let builder = match &self.tls {
             None => builder,
             Some(Trust::System) => builder.tls(Tls::new()),

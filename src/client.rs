@@ -30,6 +30,7 @@ mod hub;
 mod identity;
 pub(crate) mod link;
 pub mod message;
+mod name_servers;
 mod names;
 pub(crate) mod near;
 mod peers;
@@ -54,6 +55,7 @@ use consumer::ConsumerBuilder;
 use error::ClientError;
 use hub::Hub;
 use link::Credentials;
+use name_servers::List;
 use producer::ProducerBuilder;
 use queue::Queue;
 
@@ -63,6 +65,8 @@ pub(crate) use identity::epoch_ms;
 #[derive(Debug, Clone)]
 pub struct ClientBuilder {
     name_servers: Vec<String>,
+    name_server_list: Option<String>,
+    name_server_list_every: Duration,
     instance: Option<String>,
     request_timeout: Duration,
     connect_timeout: Duration,
@@ -84,6 +88,8 @@ impl Client {
     pub fn builder() -> ClientBuilder {
         ClientBuilder {
             name_servers: Vec::new(),
+            name_server_list: None,
+            name_server_list_every: Duration::from_secs(120),
             instance: None,
             request_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(3),
@@ -96,7 +102,7 @@ impl Client {
     /// The client of a broker in this process; it must be called within a Tokio runtime.
     #[cfg(feature = "broker")]
     pub(crate) fn of(near: Arc<dyn near::Near>) -> Client {
-        let (hub, keeper) = Hub::start(Client::builder(), Some(near), None);
+        let (hub, keeper) = Hub::start(Client::builder(), None, (Some(near), None));
         Client { hub, _keeper: Arc::new(keeper) }
     }
 
@@ -187,11 +193,31 @@ const ROUTE_TRIES: u32 = 50;
 /// How long a client waits before it asks for the route of a new topic again.
 const ROUTE_PAUSE: Duration = Duration::from_millis(200);
 
+/// Shortest pause between two readings of the list of name servers.
+const READING_MIN: Duration = Duration::from_millis(10);
+
+/// Longest pause between two readings of the list of name servers: a day.
+const READING_MAX: Duration = Duration::from_secs(86_400);
+
 impl ClientBuilder {
     /// The name servers: `host:port`, several separated by `;`.
     pub fn name_servers(mut self, addresses: &str) -> ClientBuilder {
-        let parts = addresses.split([';', ',']).map(str::trim).filter(|address| !address.is_empty());
-        self.name_servers.extend(parts.map(str::to_owned));
+        self.name_servers.extend(name_servers::split(addresses).map(str::to_owned));
+        self
+    }
+
+    /// Where a web server keeps the list of name servers, instead of [`ClientBuilder::name_servers`]:
+    /// `http://host:port/path`, plain text of `host:port` with `;` or lines between. It is read before the client is
+    /// made, and again every 2 minutes; while it cannot be read the last one stands. RocketMQ's
+    /// `rocketmq.namesrv.domain` is `http://jmenv.tbsite.net:8080/rocketmq/nsaddr` by default.
+    pub fn name_server_list(mut self, url: &str) -> ClientBuilder {
+        self.name_server_list = Some(url.to_owned());
+        self
+    }
+
+    /// How often the list of name servers is read. Default: every 120 s. Bounds: 10 ms ..= a day.
+    pub fn name_server_list_every(mut self, interval: Duration) -> ClientBuilder {
+        self.name_server_list_every = interval;
         self
     }
 
@@ -238,16 +264,34 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`ClientError::Setting`] without a name server or with files of TLS that cannot be used,
+    /// [`ClientError::NameServerList`] if their list cannot be read,
     /// [`ClientError::Connect`] if no name server can be reached, [`ClientError::Tls`] if none speaks it.
-    pub async fn connect(self) -> Result<Client, ClientError> {
-        if self.name_servers.is_empty() {
-            return Err(ClientError::Setting { setting: "name_servers", why: "none was given".to_owned() });
+    pub async fn connect(mut self) -> Result<Client, ClientError> {
+        let list = self.list()?;
+        if let Some(list) = &list {
+            self.name_servers = list.read(self.request_timeout).await?;
         }
         let security = self.security().await?;
-        let (hub, keeper) = Hub::start(self, None, security);
+        let (hub, keeper) = Hub::start(self, list, (None, security));
         let client = Client { hub, _keeper: Arc::new(keeper) };
         client.hub.reach_a_name_server().await?;
         Ok(client)
+    }
+
+    /// Where the list of name servers is, if it is one that says who they are.
+    fn list(&self) -> Result<Option<List>, ClientError> {
+        let wrong = |setting, why: &str| Err(ClientError::Setting { setting, why: why.to_owned() });
+        match (&self.name_server_list, self.name_servers.is_empty()) {
+            (None, true) => wrong("name_servers", "none was given"),
+            (None, false) => Ok(None),
+            (Some(_), false) => wrong("name_server_list", "name_servers were given too; one of both counts"),
+            (Some(_), true) if !(READING_MIN..=READING_MAX).contains(&self.name_server_list_every) => {
+                let why =
+                    format!("{:?} is not {READING_MIN:?} to {READING_MAX:?}", self.name_server_list_every);
+                wrong("name_server_list_every", &why)
+            }
+            (Some(url), true) => List::at(url).map(Some),
+        }
     }
 
     /// Reads the files of TLS, on a thread that may wait for a disk.

@@ -27,12 +27,16 @@ mod doctor;
 mod embedded;
 #[path = "end_to_end/examples.rs"]
 mod examples;
+#[path = "end_to_end/guides.rs"]
+mod guides;
 #[path = "end_to_end/idle.rs"]
 mod idle;
 #[path = "end_to_end/life.rs"]
 mod life;
 #[path = "end_to_end/listener.rs"]
 mod listener;
+#[path = "end_to_end/name_server_list.rs"]
+mod name_server_list;
 #[path = "end_to_end/proxy.rs"]
 mod proxy;
 #[path = "end_to_end/store.rs"]

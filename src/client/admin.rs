@@ -274,7 +274,7 @@ impl Admin {
             self.ask::<DeleteTopicInBroker>(&address, &header, Bytes::new()).await?;
         }
         let header = DeleteTopicInNamesrvHeader { topic: topic.into(), cluster_name: None };
-        for address in self.client.hub.routes.name_servers() {
+        for address in self.client.hub.routes.name_servers().iter() {
             self.ask::<DeleteTopicInNamesrv>(address, &header, Bytes::new()).await?;
         }
         Ok(())

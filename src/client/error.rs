@@ -70,6 +70,14 @@ pub enum ClientError {
         /// What is wrong with it.
         cause: CodecError,
     },
+    /// The list of name servers cannot be read.
+    #[error("no list of name servers from {url}: {cause}")]
+    NameServerList {
+        /// Where it should be.
+        url: String,
+        /// What the operating system said, or what came instead.
+        cause: io::Error,
+    },
     /// No name server knows a broker for the topic.
     #[error("no route for topic {topic}: {why}")]
     NoRoute {
@@ -146,6 +154,7 @@ impl ClientError {
             self,
             ClientError::Connect { .. }
                 | ClientError::Tls { .. }
+                | ClientError::NameServerList { .. }
                 | ClientError::Disconnected { .. }
                 | ClientError::TimedOut { .. }
         )

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, ProducerData};
 use troupemq_codec::loose_json::to_standard;
 use troupemq_codec::message::message_id::UniqueIdText;
@@ -27,6 +27,7 @@ use super::consumer::asked::{self, Asked};
 use super::error::ClientError;
 use super::identity::Identity;
 use super::link::{Link, ServerCall};
+use super::name_servers::{List, NameServers};
 use super::names::Names;
 use super::near::Near;
 use super::peers::{Dialling, Peers};
@@ -93,11 +94,11 @@ impl Hub {
     /// Makes the hub and starts its task.
     pub(crate) fn start(
         builder: ClientBuilder,
-        near: Option<Arc<dyn Near>>,
-        security: Option<Security>,
+        list: Option<List>,
+        (near, security): (Option<Arc<dyn Near>>, Option<Security>),
     ) -> (Arc<Hub>, Keeper) {
         let (calls, inbox) = mpsc::channel(CALLS_MAX);
-        let first = builder.name_servers.first().map_or("", String::as_str);
+        let first = builder.name_servers.first().cloned().unwrap_or_default();
         let dialling = Dialling {
             within: builder.connect_timeout,
             names: Names::default(),
@@ -105,10 +106,12 @@ impl Hub {
             credentials: builder.credentials.map(Arc::new),
             security,
         };
+        let name_servers = NameServers::new(builder.name_servers, list);
+        let reading = name_servers.are_listed().then_some(builder.name_server_list_every);
         let hub = Arc::new(Hub {
-            identity: Identity::new(first, builder.instance.as_deref()),
+            identity: Identity::new(&first, builder.instance.as_deref()),
             peers: Peers::new(calls, dialling),
-            routes: Routes::new(builder.name_servers, near, builder.request_timeout),
+            routes: Routes::new(name_servers, near, builder.request_timeout),
             within: builder.request_timeout,
             producers: DashMap::new(),
             requesters: Requesters::default(),
@@ -118,7 +121,7 @@ impl Hub {
             closing: watch::Sender::new(false),
             members: watch::Sender::new(0),
         });
-        let task = tokio::spawn(keep(Arc::downgrade(&hub), inbox, hub.peers.dialled()));
+        let task = tokio::spawn(keep(Arc::downgrade(&hub), inbox, reading));
         (hub, Keeper(task.abort_handle()))
     }
 
@@ -333,12 +336,16 @@ pub(crate) async fn asked_to_end(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// The client's own task: heart-beats, and the requests of brokers.
-async fn keep(hub: Weak<Hub>, mut inbox: mpsc::Receiver<ServerCall>, dialled: Arc<Notify>) {
+/// The client's own task: heart-beats, the requests of brokers, and every `reading` the list of name servers.
+async fn keep(hub: Weak<Hub>, mut inbox: mpsc::Receiver<ServerCall>, reading: Option<Duration>) {
+    let Some(dialled) = hub.upgrade().map(|hub| hub.peers.dialled()) else { return };
     // What brokers ask is done beside each other: a listener may take its time. It ends with the client.
     let mut calls = JoinSet::new();
     let mut ticks = interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    if let Some(every) = reading {
+        calls.spawn(read_list(hub.clone(), every));
+    }
     loop {
         tokio::select! {
             call = inbox.recv(), if calls.len() < CALLS_MAX => {
@@ -358,6 +365,17 @@ async fn keep(hub: Weak<Hub>, mut inbox: mpsc::Receiver<ServerCall>, dialled: Ar
                 let Some(hub) = hub.upgrade() else { return };
                 hub.heartbeat().await;
             }
+        }
+    }
+}
+
+/// Reads the list of name servers again and again.
+async fn read_list(hub: Weak<Hub>, every: Duration) {
+    loop {
+        sleep(every).await;
+        let Some(hub) = hub.upgrade().filter(|hub| !*hub.closing.borrow()) else { return };
+        if let Err(error) = hub.routes.refresh_name_servers(&hub.peers).await {
+            tracing::warn!(%error, "the name servers stay as they are");
         }
     }
 }

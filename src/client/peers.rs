@@ -105,6 +105,11 @@ impl Peers {
         }
     }
 
+    /// Forgets a server; the connection to it ends once what waits for it is done.
+    pub(crate) fn leave(&self, address: &str) {
+        self.slots.remove(address);
+    }
+
     /// Whether there is a connection to an address.
     pub(crate) fn is_open(&self, address: &str) -> bool {
         self.slots.get(address).is_some_and(|slot| slot.open_link().is_some())

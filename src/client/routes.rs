@@ -19,6 +19,7 @@ use troupemq_codec::topic::{PERM_READ, PERM_WRITE};
 use troupemq_codec::{NoHeader, Request, ResponseCode, Text};
 
 use super::error::ClientError;
+use super::name_servers::NameServers;
 use super::near::Near;
 use super::peers::Peers;
 use super::queue::Queue;
@@ -42,7 +43,7 @@ pub(crate) struct Route {
 /// All routes that were asked for.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    name_servers: Vec<String>,
+    name_servers: NameServers,
     near: Option<Arc<dyn Near>>,
     favourite: AtomicUsize,
     known: DashMap<Text, Arc<Route>>,
@@ -131,7 +132,7 @@ impl Route {
 
 impl Routes {
     /// Knows nothing yet.
-    pub(crate) fn new(name_servers: Vec<String>, near: Option<Arc<dyn Near>>, within: Duration) -> Routes {
+    pub(crate) fn new(name_servers: NameServers, near: Option<Arc<dyn Near>>, within: Duration) -> Routes {
         Routes {
             name_servers,
             near,
@@ -178,15 +179,23 @@ impl Routes {
         Ok(Arc::new(Route::new(topic, data)))
     }
 
-    /// Their addresses as they were given.
-    pub(crate) fn name_servers(&self) -> &[String] {
-        &self.name_servers
+    /// The addresses of the name servers.
+    pub(crate) fn name_servers(&self) -> Arc<Vec<String>> {
+        self.name_servers.current()
+    }
+
+    /// Reads the list of name servers, if there is one.
+    pub(crate) async fn refresh_name_servers(&self, peers: &Peers) -> Result<(), ClientError> {
+        for gone in self.name_servers.refresh(self.within).await? {
+            peers.leave(&gone);
+        }
+        Ok(())
     }
 
     /// Connects to the first name server that can be reached.
     pub(crate) async fn reach(&self, peers: &Peers) -> Result<(), ClientError> {
         let mut last = Ok(());
-        for (at, address) in self.name_servers.iter().enumerate() {
+        for (at, address) in self.name_servers().iter().enumerate() {
             match peers.link(address).await {
                 Ok(_) => {
                     self.favourite.store(at, Ordering::Relaxed);
@@ -223,9 +232,10 @@ impl Routes {
     ) -> Result<(R::Reply, Bytes), ClientError> {
         let first = self.favourite.load(Ordering::Relaxed);
         let mut last = None;
-        for step in 0..self.name_servers.len() {
-            let at = (first + step) % self.name_servers.len();
-            let asked = match peers.link(&self.name_servers[at]).await {
+        let servers = self.name_servers();
+        for step in 0..servers.len() {
+            let at = (first + step) % servers.len();
+            let asked = match peers.link(&servers[at]).await {
                 Ok(link) => link.ask::<R>(header, Bytes::new(), self.within).await,
                 Err(error) => Err(error),
             };
@@ -268,7 +278,7 @@ impl Routes {
         };
         match self.ask_name_servers::<GetRouteinfoByTopic>(peers, &header).await {
             Ok((_, body)) => from_loose(&body).map_err(|cause| ClientError::Malformed {
-                address: self.name_servers[self.favourite.load(Ordering::Relaxed)].clone(),
+                address: "name server".to_owned(),
                 request: GetRouteinfoByTopic::NAME,
                 cause,
             }),
