@@ -23,6 +23,16 @@ fn the_file_that_is_shown_is_a_file_that_is_taken() {
     let explained = run(&format!("config explain maxMessageSize --config {}", file.display()), "").stdout;
     assert!(explained.contains("maxMessageSize = 5000   # from"), "{explained}");
     assert!(explained.contains("Largest body of a message, in bytes."), "{explained}");
+    let json = run(&format!("config show --json --config {}", file.display()), "").stdout;
+    let lines =
+        json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a line is JSON"));
+    let changed: Vec<_> = lines.filter(|setting| setting["key"] == "maxMessageSize").collect();
+    assert_eq!(changed.len(), 2, "of the broker and of the store: {changed:?}");
+    for setting in changed {
+        assert_eq!(setting["value"], 5000, "{setting}");
+        let origin = setting["origin"].as_str().expect("a place");
+        assert!(origin.contains("troupemq.toml:"), "{origin}");
+    }
     let ports = "--listen 127.0.0.1:0 --namesrv-listen 127.0.0.1:0 --broker-name b";
     let daemon =
         Daemon::spawn(&format!("{ports} --store-dir {} --config {}", store.display(), file.display()));

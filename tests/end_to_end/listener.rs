@@ -131,10 +131,11 @@ async fn a_slow_reader_stops_the_pulls() {
     let consumer = broker.consumer("g").subscribe("large", "*").from_first();
     let mut large = consumer.batch_max(1).unsettled_max_bytes(250_000).stream().await.unwrap();
     let mut out = Vec::new();
-    while let Ok(delivery) = timeout(Duration::from_millis(300), large.next()).await {
-        out.push(delivery.unwrap().unwrap());
+    // The third goes over the bound.
+    for _ in 0..3 {
+        out.push(timeout(LIMIT, large.next()).await.expect("there is room").unwrap().unwrap());
     }
-    assert_eq!(out.len(), 3, "the third goes over the bound");
+    assert!(timeout(Duration::from_millis(300), large.next()).await.is_err(), "4 are out");
     assert_eq!(broker.statistics().send(TellRates).await.unwrap().now.gets, 3);
     let mut count = out.len();
     for delivery in out {
