@@ -8,19 +8,22 @@
 //! Invariants:
 //! - every message is acknowledged by the server before the clock is read.
 
-use std::io::Write;
+#[path = "ground/measure.rs"]
+mod measure;
+#[path = "ground/senders.rs"]
+mod senders;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 use troupemq::{Client, Message, Outcome, Producer};
 
-const SENDERS: usize = 256;
+use measure::{processor, say};
+use senders::SENDERS;
+
 const BATCH: usize = 64;
 const MESSAGES: usize = 1_000_000;
 const BODY_BYTES: usize = 1024;
@@ -37,12 +40,6 @@ async fn main() {
         "consume" => consume(&client, count).await,
         other => panic!("{other} is neither send nor consume"),
     }
-}
-
-/// Processor time of this process so far.
-fn processor() -> Duration {
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or(0))
 }
 
 /// Runs a round some times and says how fast the one in the middle was.
@@ -62,7 +59,7 @@ async fn rounds(what: &str, count: usize, round: impl AsyncFn(usize)) {
         by_core / 1e3,
         1e6 / by_core
     );
-    writeln!(std::io::stdout().lock(), "{line}").expect("the terminal takes a line");
+    say(&line);
 }
 
 async fn producer(client: &Client) -> Producer {
@@ -72,17 +69,9 @@ async fn producer(client: &Client) -> Producer {
 async fn send(client: &Client, count: usize) {
     let body = Bytes::from(vec![b'x'; BODY_BYTES]);
     rounds(&format!("send, {SENDERS} at a time, {BODY_BYTES} bytes"), count, async |_| {
-        let producer = producer(client).await;
-        let mut senders = JoinSet::new();
-        for _ in 0..SENDERS {
-            let (producer, body) = (producer.clone(), body.clone());
-            senders.spawn(async move {
-                for _ in 0..count / SENDERS {
-                    producer.send(Message::new("bench", body.clone())).await.expect("a message is stored");
-                }
-            });
-        }
-        senders.join_all().await;
+        let body = body.clone();
+        let message = move || Message::new("bench", body.clone());
+        senders::send(&producer(client).await, count, message).await;
     })
     .await;
 }

@@ -8,15 +8,20 @@
 //! Invariants:
 //! - the clock is read when every message stands in its topic; each way has a broker of its own.
 
-use std::io::Write;
+#[path = "ground/measure.rs"]
+mod measure;
+#[path = "ground/roomy.rs"]
+mod roomy;
+
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use troupemq::{Broker, Decision, Message};
 use troupemq_store::{Clock, SystemClock};
+
+use measure::{processor, say};
 
 const SENDERS: usize = 256;
 const MESSAGES: usize = 100_000;
@@ -49,28 +54,6 @@ async fn main() {
     }
 }
 
-fn say(line: &str) {
-    writeln!(std::io::stdout().lock(), "{line}").expect("the terminal takes a line");
-}
-
-async fn start() -> Broker {
-    let roomy = |store: &mut troupemq_store::StoreConfig| {
-        store.log_segment_bytes = 1 << 30;
-        store.queue_file_bytes = 6_000_000;
-        store.index_slots_max = 5_000_000;
-        store.index_entries_max = 20_000_000;
-    };
-    let broker = Broker::builder().temporary().store_settings(roomy).start().await.expect("a broker starts");
-    broker.client().create_topic("bench", 1).await.expect("a topic is made");
-    broker
-}
-
-/// Processor time of the whole process so far.
-fn processor() -> Duration {
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or(0))
-}
-
 fn now_ms() -> i64 {
     SystemClock::new().now_ms()
 }
@@ -83,7 +66,7 @@ async fn arrived(broker: &Broker) -> i64 {
 
 /// Microseconds of processor time for each message, from its send to its place in its topic.
 async fn cost(way: Way) -> f64 {
-    let broker = start().await;
+    let broker = roomy::start(1).await;
     let checker = |_| async { Decision::Commit };
     let producer = broker.producer("bench").checker(checker).start().await.expect("a producer starts");
     let begun = processor();
@@ -119,7 +102,7 @@ async fn cost(way: Way) -> f64 {
 
 /// Says how late messages are that are due within one second.
 async fn exact(way: Way) {
-    let broker = start().await;
+    let broker = roomy::start(1).await;
     let producer = broker.producer("bench").start().await.expect("a producer starts");
     let from_ms = now_ms() + 4_000;
     let mut senders = JoinSet::new();

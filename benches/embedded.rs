@@ -8,17 +8,24 @@
 //! Invariants:
 //! - every message is acknowledged before the clock is read.
 
-use std::io::Write;
+#[path = "ground/measure.rs"]
+mod measure;
+#[path = "ground/roomy.rs"]
+mod roomy;
+#[path = "ground/senders.rs"]
+mod senders;
+
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use troupemq::{Broker, Client, Message, Producer};
 
+use measure::{processor, say};
+use senders::SENDERS;
+
 const BATCH: usize = 256;
-const SENDERS: usize = 256;
 const MESSAGES: usize = 1_000_000;
 const ROUNDS: usize = 5;
 
@@ -32,20 +39,6 @@ async fn main() {
     }
     in_turn(50_000).await;
     consumer(MESSAGES).await;
-}
-
-fn say(line: &str) {
-    writeln!(std::io::stdout().lock(), "{line}").expect("the terminal takes a line");
-}
-
-async fn start() -> Broker {
-    let roomy = |store: &mut troupemq_store::StoreConfig| {
-        store.log_segment_bytes = 1 << 30;
-        store.queue_file_bytes = 6_000_000;
-        store.index_slots_max = 5_000_000;
-        store.index_entries_max = 20_000_000;
-    };
-    Broker::builder().temporary().store_settings(roomy).start().await.expect("a broker starts")
 }
 
 async fn start_and_stop() {
@@ -69,18 +62,11 @@ async fn start_and_stop() {
     say(&format!("start {started:.1} ms, shutdown {stopped:.1} ms"));
 }
 
-/// Processor time of the whole process so far.
-fn processor() -> Duration {
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or(0))
-}
-
 /// Runs a round some times and says how fast the middle one was.
 async fn rounds(what: &str, count: usize, round: impl AsyncFn(&Client)) {
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
-        let broker = start().await;
-        broker.client().create_topic("bench", 4).await.expect("a topic is made");
+        let broker = roomy::start(4).await;
         let (begun, spent) = (Instant::now(), processor());
         round(broker.client()).await;
         let (wall, cores) = (begun.elapsed().as_secs_f64(), (processor() - spent).as_secs_f64());
@@ -118,17 +104,9 @@ async fn batches(bytes: usize, count: usize) {
 async fn one_by_one(bytes: usize, count: usize) {
     let body = Bytes::from(vec![b'x'; bytes]);
     rounds(&format!("one by one, {SENDERS} at a time, {bytes} bytes"), count, async |client| {
-        let producer = producer(client).await;
-        let mut senders = JoinSet::new();
-        for _ in 0..SENDERS {
-            let (producer, body) = (producer.clone(), body.clone());
-            senders.spawn(async move {
-                for _ in 0..count / SENDERS {
-                    producer.send(Message::new("bench", body.clone())).await.expect("a message is stored");
-                }
-            });
-        }
-        senders.join_all().await;
+        let body = body.clone();
+        let message = move || Message::new("bench", body.clone());
+        senders::send(&producer(client).await, count, message).await;
     })
     .await;
 }
