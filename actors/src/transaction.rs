@@ -9,10 +9,11 @@
 //! - while more are open than the settings allow, further half messages are refused.
 //!
 //! Contents: `halves` the state, `open_set` what it is made of, `records` what is stored, `answers` the requests
-//! of clients and tools, `check` asking producers.
+//! of clients and tools, `ends` their decisions, `check` asking producers.
 
 pub mod answers;
 mod check;
+pub mod ends;
 pub mod halves;
 mod open_set;
 pub mod records;
@@ -30,6 +31,7 @@ use crate::detour::HALF_TOPIC;
 use crate::offsets::{CommitOffset, GroupQueue};
 use crate::read_ahead::record_of;
 use check::Rounds;
+use ends::{Begun, End, Ended, Ends};
 use halves::{Halves, Seen};
 use records::{HalfView, OP_TOPIC, named_by_op};
 
@@ -42,8 +44,8 @@ const READ_MAX: usize = 4096;
 
 // ---- messages
 
-/// Begin to decide the transaction of a half message. Sent by END_TRANSACTION, RESUME_CHECK_HALF_MESSAGE and the
-/// round of checks; whoever is told `Begun` says with [`Decided`] what became of it.
+/// Begin to decide the transaction of a half message. Sent by RESUME_CHECK_HALF_MESSAGE and the round of checks;
+/// whoever is told `Begun` says with [`Decided`] what became of it.
 #[derive(Debug, Message)]
 #[rtype(result = "Decision")]
 pub struct Decide {
@@ -81,6 +83,11 @@ pub enum Decided {
         queue_offset: i64,
     },
 }
+
+/// Store the ends that came. Sent by the actor to itself.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct StoreEnds;
 
 /// Half messages that are open and idle, oldest first, from an offset on. Sent by the round of checks.
 #[derive(Debug, Message)]
@@ -125,6 +132,7 @@ pub struct TransactionChecker {
     halves: Halves,
     committed: (i64, i64),
     rounds: Rounds,
+    ends: Ends,
 }
 
 impl TransactionChecker {
@@ -135,9 +143,13 @@ impl TransactionChecker {
             None => 0,
         };
         let committed = (start(HALF_TOPIC, half), start(OP_TOPIC, ops));
-        let rounds = Rounds::from(cast.now_ms());
-        let mut checker =
-            TransactionChecker { halves: Halves::from(committed.0, committed.1), committed, rounds, cast };
+        let mut checker = TransactionChecker {
+            halves: Halves::from(committed.0, committed.1),
+            committed,
+            rounds: Rounds::from(cast.now_ms()),
+            ends: Ends::default(),
+            cast,
+        };
         checker.read_halves();
         checker.read_ops();
         checker.halves.all_read();
@@ -275,6 +287,57 @@ impl Handler<Decided> for TransactionChecker {
             Decided::Failed { queue_offset } => self.halves.undecided(queue_offset),
         }
         self.publish();
+    }
+}
+
+impl Handler<End> for TransactionChecker {
+    type Result = ();
+
+    fn handle(&mut self, end: End, context: &mut Context<TransactionChecker>) {
+        self.read_halves();
+        self.publish();
+        let named = end.queue_offset;
+        let at = match self.halves.current(named, &end.uniq_key) {
+            None => return end.reply.answer(Err(answers::over(named))),
+            Some(at) if self.halves.begin(at) => at,
+            Some(_) => return end.reply.answer(Err(answers::is_busy(named))),
+        };
+        let End { half, is_committed, reply, .. } = end;
+        match self.ends.add(Begun { at, half, is_committed, reply }) {
+            Ok(true) => context.notify(StoreEnds),
+            Ok(false) => {}
+            Err(begun) => {
+                self.halves.undecided(at);
+                begun.reply.answer(Err(ends::too_many()));
+            }
+        }
+    }
+}
+
+impl Handler<StoreEnds> for TransactionChecker {
+    type Result = ();
+
+    fn handle(&mut self, _: StoreEnds, context: &mut Context<TransactionChecker>) {
+        if let Some(batch) = self.ends.begin() {
+            actix::spawn(ends::store_all(self.cast.clone(), batch, context.address()));
+        }
+    }
+}
+
+impl Handler<Ended> for TransactionChecker {
+    type Result = ();
+
+    fn handle(&mut self, Ended(ended): Ended, context: &mut Context<TransactionChecker>) {
+        for (begun, outcome) in ended {
+            match &outcome {
+                Ok(op_offset) => self.halves.done(*op_offset, &[begun.at]),
+                Err(_) => self.halves.undecided(begun.at),
+            }
+            begun.reply.answer(outcome.map(drop));
+        }
+        self.publish();
+        self.ends.ended();
+        context.notify(StoreEnds);
     }
 }
 

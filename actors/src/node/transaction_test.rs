@@ -522,3 +522,38 @@ fn a_question_holds_a_record_that_names_the_copy() {
     assert!(record.body_is_intact());
     node.stop_and_wait().expect("a clean stop");
 }
+
+#[test]
+fn ends_that_come_together_are_all_stored_and_the_first_of_each_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    let halves: Vec<_> = (0..40).map(|at| half(&mut client, &format!("U{at}"), "")).collect();
+    let mut asked = Vec::new();
+    for (number, at) in halves.iter().enumerate() {
+        // Each is ended twice, in one way and the other: one of the two counts, whichever it is.
+        for outcome in [TRANSACTION_COMMIT, TRANSACTION_ROLLBACK] {
+            let opaque = client.send(request::<EndTransaction>(&ending("Payers", *at, outcome)));
+            asked.push((opaque, number, outcome));
+        }
+    }
+    let mut won = HashMap::new();
+    for _ in &asked {
+        let answer = client.receive().expect("each is answered");
+        let (_, number, outcome) = asked.iter().find(|(opaque, ..)| *opaque == answer.opaque).unwrap();
+        if answer.code == 0 {
+            assert_eq!(won.insert(*number, *outcome), None, "half {number} was decided twice");
+        }
+    }
+    assert_eq!(won.len(), halves.len(), "each was decided");
+    let committed = won.values().filter(|outcome| **outcome == TRANSACTION_COMMIT).count();
+    assert_eq!(count(&mut client, "Paid", 1), committed.min(32), "a pull gives 32 at most");
+    node.stop_and_wait().expect("a clean stop");
+    let node = start(dir.path(), &clock);
+    for at in halves {
+        let again = end(&mut Client::of(&node), at, TRANSACTION_COMMIT);
+        assert!(again.remark.is_some_and(|remark| remark.contains("was decided before")));
+    }
+    node.stop_and_wait().expect("a clean stop");
+}

@@ -12,13 +12,14 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, ResponseCode, Text};
 
 use super::check::{Copied, copy};
-use super::records::{GIVEN_UP_TOPIC, HalfView, op};
+use super::ends::End;
+use super::records::{GIVEN_UP_TOPIC, HalfView};
 use super::{Decide, Decided, Decision};
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
+use crate::held::hold;
 use crate::net::{Answer, Call, Refusal};
 use crate::query::record_at;
-use crate::send::store;
 
 /// Answers END_TRANSACTION.
 pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
@@ -35,26 +36,27 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
             return Err(refused(remark));
         }
     }
-    let found = u64::try_from(header.log_offset).ok().and_then(|at| record_at(&cast.log, at));
-    let half = found.as_ref().and_then(|bytes| HalfView::parse(bytes));
-    let half = half.filter(|half| half.record.topic() == HALF_TOPIC).ok_or_else(|| {
+    let no_half = || {
         let (at, min, end) = (header.log_offset, cast.log.min_offset(), cast.log.wrote_to());
         let why = format!("no half message begins at commitLogOffset {at} of the log from {min} to {end}");
         refused(format!("Find prepared transaction message failed: {why}"))
-    })?;
-    check(cast, &header, &half)?;
-    let wanted = Decide { queue_offset: header.queue_offset, uniq_key: Text::from(half.uniq_key) };
-    let queue_offset = match cast.transactions.send(wanted).await? {
-        Decision::Begun(queue_offset) => queue_offset,
-        Decision::Busy => return Err(refused(busy(header.queue_offset))),
-        Decision::Over => {
-            let at = header.queue_offset;
-            let remark =
-                format!("the transaction of half message {at} was decided before; the first decision counts");
-            return Err(refused(remark));
-        }
     };
-    settle(cast, queue_offset, decide(cast, &half, (header.outcome, queue_offset)).await).await?;
+    let found = u64::try_from(header.log_offset).ok().and_then(|at| record_at(&cast.log, at));
+    let bytes = found.ok_or_else(no_half)?;
+    let half = HalfView::parse(&bytes).filter(|half| half.record.topic() == HALF_TOPIC);
+    let half = half.ok_or_else(no_half)?;
+    check(cast, &header, &half)?;
+    let (reply, waiting) = hold();
+    let end = End {
+        queue_offset: header.queue_offset,
+        uniq_key: Text::from(half.uniq_key),
+        is_committed: header.outcome == TRANSACTION_COMMIT,
+        half: bytes.clone(),
+        reply,
+    };
+    let gone = || Refusal::gone("TransactionChecker");
+    cast.transactions.try_send(end).map_err(|_undelivered| gone())?;
+    waiting.await.map_err(|_lost| gone())??;
     Ok(Command::response(ResponseCode::SUCCESS))
 }
 
@@ -92,27 +94,6 @@ fn check(cast: &BrokerCast, header: &EndTransactionHeader, half: &HalfView<'_>) 
     Ok(())
 }
 
-/// Stores the decision; gives the offset of the op message.
-async fn decide(
-    cast: &BrokerCast,
-    half: &HalfView<'_>,
-    (outcome, queue_offset): (i32, i64),
-) -> Result<i64, Refusal> {
-    let body = format!("{queue_offset},");
-    let done = op(cast, &body);
-    let stored = if outcome == TRANSACTION_COMMIT {
-        let detour = half.detour(cast)?;
-        let more: &[u8] = detour.as_ref().map_or(&[], |detour| &detour.properties);
-        let pieces = [half.record.properties().as_bytes(), more];
-        store(cast, &[half.committed(detour.as_ref(), &pieces), done]).await?
-    } else {
-        store(cast, &[done]).await?
-    };
-    // If the log was full between the two, the message is stored and its half is asked for again.
-    let last = stored.last().filter(|_| stored.len() == if outcome == TRANSACTION_COMMIT { 2 } else { 1 });
-    last.map(|op| op.queue_offset).ok_or_else(|| refused("the decision could not be noted"))
-}
-
 /// Answers RESUME_CHECK_HALF_MESSAGE: the producer is asked again, and as often as if it had never been asked.
 pub async fn resume_check(cast: &BrokerCast, call: &Call) -> Answer {
     let header: ResumeCheckHalfMessageHeader = call.command.header()?;
@@ -143,6 +124,18 @@ pub async fn resume_check(cast: &BrokerCast, call: &Call) -> Answer {
         Decision::Busy => return Err(failed(busy(queue_offset))),
     }
     Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+/// Why a transaction that was decided is not decided again.
+pub(super) fn over(queue_offset: i64) -> Refusal {
+    refused(format!(
+        "the transaction of half message {queue_offset} was decided before; the first decision counts"
+    ))
+}
+
+/// Why a decision is not taken while another one is.
+pub(super) fn is_busy(queue_offset: i64) -> Refusal {
+    refused(busy(queue_offset))
 }
 
 fn busy(queue_offset: i64) -> String {
