@@ -13,7 +13,7 @@ use troupemq_codec::request::*;
 use troupemq_codec::{Command, Text};
 use troupemq_store::ManualClock;
 
-use crate::config::NodeClock;
+use crate::config::{BrokerConfig, NodeClock};
 use crate::node::{Node, NodeHandle};
 use crate::testing::{Client, pull_header, pull_request, request, send_request, small_broker, start_broker};
 
@@ -293,4 +293,127 @@ fn groups_made_on_use_and_those_of_the_system_are_as_in_java() {
     ] {
         assert_eq!(config(name).group_name.as_str(), name);
     }
+}
+
+/// A half message for `T`.
+fn half() -> Command {
+    let mut half = send_request("T", 0, b"x", "TRAN_MSG\u{1}true\u{2}PGROUP\u{1}P\u{2}UNIQ_KEY\u{1}U\u{2}");
+    half.fields.set("f", "4");
+    half
+}
+
+fn sql_pull() -> Command {
+    let sql = Some(Text::from_static("SQL92"));
+    request::<PullMessage>(&PullMessageHeader { expression_type: sql, ..pull_header("T", 0, 0, "a > 1") })
+}
+
+// 4.2 steps 4, 7, 13; 4.5.
+#[test]
+fn settings_that_close_a_way_close_it_with_rocketmqs_codes() {
+    let lite = || request::<LitePullMessage>(&pull_header("T", 0, 0, "*"));
+    let send = || send_request("New", 0, b"x", "");
+    type Change = fn(&mut BrokerConfig);
+    let ways: [(&str, Change, Command, (i32, &str)); 6] = [
+        ("4.2 4", |config| config.start_accept_send_request_time_stamp = i64::MAX, send(), (1, "until")),
+        ("4.2 7", |config| config.auto_create_topic_enable = false, send(), (17, "apply first please!")),
+        (
+            "4.2 13",
+            |config| config.reject_transaction_message = true,
+            half(),
+            (16, "sending transaction message is forbidden"),
+        ),
+        ("4.5 R", |config| config.broker_permission = 2, pull_request("T", 0, 0, "*"), (16, "forbidden")),
+        ("4.5 361", |config| config.lite_pull_message_enable = false, lite(), (16, "lite pull consumer")),
+        ("4.5 SQL", |config| config.enable_property_filter = false, sql_pull(), (1, "by SQL92")),
+    ];
+    let mut rows = Rows(Vec::new());
+    for (statement, change, asked, wanted) in ways {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start_broker(dir.path());
+        assert_eq!(Client::of(&node).produce("T", 0, b"x", "").code, 0);
+        node.stop_and_wait().expect("a clean stop");
+        let mut config = small_broker(dir.path());
+        change(&mut config.broker.as_mut().unwrap().config);
+        let node = Node::start(config).unwrap();
+        rows.ask(&mut Client::of(&node), statement, asked, wanted);
+        node.stop_and_wait().expect("a clean stop");
+    }
+    rows.hold();
+}
+
+// 4.5: each 16 sets forbiddenType: 1 broker, 2 group, 3 topic, 4 broadcasting.
+#[test]
+fn a_pull_that_is_forbidden_says_by_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().unwrap().config.lite_pull_message_enable = false;
+    let node = Node::start(config).unwrap();
+    let mut client = Client::of(&node);
+    for topic in ["T", "Closed"] {
+        assert_eq!(client.produce(topic, 0, b"x", "").code, 0);
+    }
+    save_group(&mut client, "Off", |group| group.consume_enable = false);
+    save_group(&mut client, "Narrow", |group| group.consume_broadcast_enable = false);
+    let closed = UpdateAndCreateTopicHeader {
+        topic: Text::from("Closed"),
+        default_topic: Text::from("TBW102"),
+        read_queue_nums: 4,
+        write_queue_nums: 4,
+        perm: 2,
+        topic_filter_type: Text::from("SINGLE_TAG"),
+        ..Default::default()
+    };
+    assert_eq!(client.call(request::<UpdateAndCreateTopic>(&closed)).code, 0);
+    assert_eq!(client.call_past_notices(beat("Narrow", 1, MessageModel::Broadcasting)).code, 0);
+    let of_group = PullMessageHeader { group: Text::from("Off"), ..pull_header("T", 0, 0, "*") };
+    let asked = [
+        (request::<LitePullMessage>(&pull_header("T", 0, 0, "*")), "1"),
+        (request::<PullMessage>(&of_group), "2"),
+        (pull_request("Closed", 0, 0, "*"), "3"),
+        (pull_of("Narrow", "T", 1), "4"),
+    ];
+    for (pull, by) in asked {
+        let answer = client.call_past_notices(pull);
+        assert_eq!((answer.code, answer.fields.get("forbiddenType")), (16, Some(by)), "{:?}", answer.remark);
+    }
+}
+
+// 4.6: held for the time of the request, or, if longPollingEnable is off, for shortPollingTimeMills.
+#[test]
+fn without_long_polling_a_pull_is_held_for_the_short_time_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    let settings = &mut config.broker.as_mut().unwrap().config;
+    (settings.long_polling_enable, settings.short_polling_time_mills) = (false, 40);
+    let node = Node::start(config).unwrap();
+    let mut client = Client::of(&node);
+    assert_eq!(client.produce("T", 0, b"x", "").code, 0);
+    let header = pull_header("T", 0, 1, "*");
+    let sys_flag = header.sys_flag | PULL_SUSPENDS;
+    // Longer than this client waits for anything.
+    let header = PullMessageHeader { sys_flag, suspend_timeout_ms: 3_600_000, ..header };
+    assert_eq!(client.call(request::<PullMessage>(&header)).code, 19);
+}
+
+// 4.9: 35 removes a consumer or a producer at once, and a group that nobody knows is no error.
+#[test]
+fn who_leaves_by_request_is_gone_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_node, mut client) = prepared(dir.path());
+    assert_eq!(client.call_past_notices(beat("G", 1, MessageModel::Clustering)).code, 0);
+    let online = || {
+        let header = GetConsumerConnectionListHeader { group: Text::from("G") };
+        request::<GetConsumerConnectionList>(&header)
+    };
+    assert_eq!(client.call_past_notices(online()).code, 0);
+    for group in ["Nobody", "G", "G"] {
+        let header = UnregisterClientHeader {
+            client_id: Text::from("client"),
+            consumer_group: Some(Text::from(group)),
+            producer_group: None,
+        };
+        assert_eq!(client.call_past_notices(request::<UnregisterClient>(&header)).code, 0, "{group}");
+    }
+    assert_eq!(client.call_past_notices(online()).code, 206);
+    assert_eq!(client.call_past_notices(pull_of("G", "T", 1)).code, 24);
 }
