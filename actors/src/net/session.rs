@@ -4,15 +4,18 @@
 //! - all complete frames of one read are one turn; their sends are one batch, and one batch is in flight;
 //! - while a batch is in flight, or too much waits for the peer, nothing is read: TCP pushes back;
 //! - requests are looked at in their order; a heart-beat is finished before the next request is looked at;
-//! - what the peer sends is never trusted: a frame that cannot be parsed closes the connection.
+//! - what the peer sends is never trusted: a frame that cannot be parsed closes the connection;
+//! - reading is a task of its own beside the actor, so that a frame that comes wakes neither its mailbox nor its
+//!   timers; however that task ends, the session ends with it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
+use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message};
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -136,11 +139,11 @@ impl Actor for Session {
                 // A peer in this process does not vanish unseen: it may be silent as long as it likes.
                 Source::Pipe(orders) => Box::pin(pipe::serve(orders, self.wire.clone())),
             };
-        let ends = reading.into_actor(self).map(|end, session, context| {
-            session.wire.finish(end);
-            context.stop();
+        let (wire, last_word) = (self.wire.clone(), LastWord(context.address()));
+        actix::spawn(async move {
+            let _last_word = last_word;
+            wire.finish(reading.await);
         });
-        context.spawn(ends);
     }
 
     fn stopped(&mut self, _: &mut Context<Session>) {
@@ -158,6 +161,14 @@ impl Actor for Session {
     }
 }
 
+impl Handler<Ended> for Session {
+    type Result = ();
+
+    fn handle(&mut self, _: Ended, context: &mut Context<Session>) {
+        context.stop();
+    }
+}
+
 impl Handler<ToSession> for Session {
     type Result = ();
 
@@ -172,6 +183,21 @@ impl Handler<ToSession> for Session {
 }
 
 // ---- reading
+
+/// Told by the reading task to its session when it ends.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Ended;
+
+/// Tells the session of the end of its reading task, in a panic too.
+struct LastWord(Addr<Session>);
+
+impl Drop for LastWord {
+    #[expect(clippy::disallowed_methods, reason = "one for each connection, and none may be lost")]
+    fn drop(&mut self) {
+        self.0.do_send(Ended);
+    }
+}
 
 /// The reading half of a session: a loop of turns.
 struct Reader {
@@ -192,13 +218,15 @@ impl Reader {
     async fn run(mut self) -> End {
         let wire = self.wire.clone();
         loop {
-            let readable = tokio::select! {
-                biased;
-                () = wire.ended() => return End::ByUs,
-                readable = self.read.readable() => readable,
-            };
-            if let Err(error) = readable {
-                return End::Socket(error);
+            let socket: &TcpStream = self.read.as_ref();
+            let readable = poll_fn(|context| match wire.poll_ended(context) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => socket.poll_read_ready(context).map(Some),
+            });
+            match readable.await {
+                None => return End::ByUs,
+                Some(Err(error)) => return End::Socket(error),
+                Some(Ok(())) => {}
             }
             if let Err(end) = self.read_once().await {
                 return end;
@@ -276,5 +304,69 @@ impl Reader {
             self.turn.look_at(Came::Slice(frame)).await?;
         }
         Ok(consumed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+    use troupemq_codec::request::{GetMaxOffset, GetMaxOffsetHeader};
+    use troupemq_store::SystemClock;
+
+    use super::*;
+    use crate::config::{NetConfig, NodeClock};
+    use crate::credits::Credits;
+    use crate::net::Call;
+    use crate::net::sessions::{Count, Sessions, TakeIn};
+    use crate::router::{Answering, Responder};
+
+    /// A limit on everything, so that a session that stays is a failure and no wait.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Panics at the first request; knows whether its connection is gone.
+    #[derive(Debug, Default)]
+    struct Faulty(AtomicBool);
+
+    impl Responder for Faulty {
+        fn respond(&self, _: Call) -> Answering {
+            panic!("a fault, for the test")
+        }
+
+        fn closed(&self, _: &Arc<Link>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_fault_in_the_reading_task_ends_its_session_and_no_other() {
+        let faulty = Arc::new(Faulty::default());
+        let served = Served::Other(faulty.clone());
+        actix::System::new().block_on(async {
+            let clock = NodeClock(Arc::new(SystemClock::new()));
+            let sessions = Sessions::new(NetConfig::default(), clock, Credits::new(1 << 20), Arc::default());
+            let sessions = sessions.start();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut peers = Vec::new();
+            for _ in 0..2 {
+                let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+                let stream = listener.accept().await.unwrap().0.into_std().unwrap();
+                let taken = TakeIn { stream, served: served.clone(), seat: None };
+                peers.push((peer, sessions.send(taken).await.unwrap().unwrap()));
+            }
+            let (peer, link) = &mut peers[0];
+            let mut frame = BytesMut::new();
+            Command::request::<GetMaxOffset>(&GetMaxOffsetHeader::default()).encode(&mut frame);
+            peer.write_all(&frame).await.unwrap();
+            let read = timeout(LIMIT, peer.read(&mut [0])).await.expect("the session ends");
+            assert_eq!(read.unwrap(), 0);
+            assert!(link.is_closed() && faulty.0.load(Ordering::SeqCst));
+            assert_eq!(sessions.send(Count).await, Ok(1));
+            assert!(!peers[1].1.is_closed());
+        });
     }
 }

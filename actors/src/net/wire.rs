@@ -9,11 +9,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
@@ -105,7 +107,8 @@ pub struct Wire {
     is_in_turn: Cell<bool>,
     end: RefCell<Option<End>>,
     is_ended: Cell<bool>,
-    ended: Notify,
+    /// The task that reads, while it waits: it must learn of the end.
+    reader: RefCell<Option<Waker>>,
     drained: Notify,
     active_at: Cell<u64>,
 }
@@ -160,7 +163,7 @@ impl Wire {
             is_in_turn: Cell::new(false),
             end: RefCell::new(None),
             is_ended: Cell::new(false),
-            ended: Notify::new(),
+            reader: RefCell::default(),
             drained: Notify::new(),
             active_at,
         })
@@ -219,7 +222,10 @@ impl Wire {
         if let Sink::Pipe(replies) = &self.sink {
             replies.forget_all();
         }
-        self.ended.notify_one();
+        let reader = self.reader.borrow_mut().take();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
         self.drained.notify_one();
     }
 
@@ -259,9 +265,20 @@ impl Wire {
 
     /// Waits for the end.
     pub async fn ended(&self) {
-        while !self.is_ended.get() {
-            self.ended.notified().await;
+        poll_fn(|context| self.poll_ended(context)).await;
+    }
+
+    /// Whether it has ended; if not, the task that asks is woken when it does. One task asks, the one that reads:
+    /// it asks at every turn, so that this must cost next to nothing.
+    pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_ended.get() {
+            return Poll::Ready(());
         }
+        let mut reader = self.reader.borrow_mut();
+        if reader.as_ref().is_none_or(|reader| !reader.will_wake(context.waker())) {
+            *reader = Some(context.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Why it ended; once.
