@@ -24,7 +24,7 @@ pub mod reply;
 use troupemq_codec::Request;
 use troupemq_codec::request::{SendBatchMessage, SendMessage, SendMessageV2};
 
-pub use bench::{Bench, Benches};
+pub use bench::{Bench, Benches, Wanted};
 pub use own::{Own, StoredOwn, store};
 
 /// Whether a request code is a send that the session serves itself.

@@ -13,13 +13,24 @@ use troupemq_codec::{Command, CommandView, ResponseCode};
 use crate::net::wire::{End, Wire};
 use crate::net::{Answer, Call, Refusal};
 use crate::router::Served;
-use crate::send::{self, Bench};
+use crate::send::{self, Bench, Wanted};
 
 /// What serves the turns of one connection.
 pub(crate) struct Turn {
     wire: Rc<Wire>,
     /// The sends of the current turn.
     bench: Option<Bench>,
+}
+
+/// What is left to do with a frame that was looked at.
+enum Left {
+    Nothing,
+    /// The bench is full.
+    HandIn,
+    /// A send for which somebody must be asked first.
+    Send(Wanted),
+    /// A request that is neither a send nor a pull.
+    Call(Command),
 }
 
 /// A frame, without its length word.
@@ -75,28 +86,54 @@ impl Turn {
 
     /// Looks at one frame.
     pub(crate) async fn look_at(&mut self, came: Came<'_>) -> Result<(), End> {
-        let view = CommandView::parse_like(came.frame(), &mut self.wire.hall.molds.borrow_mut());
-        let view = view.map_err(End::Garbage)?;
+        match self.look_at_once(&came)? {
+            Left::Nothing => Ok(()),
+            Left::HandIn => {
+                self.hand_in_sends().await;
+                Ok(())
+            }
+            Left::Send(wanted) => self.take_in_later(&came, wanted).await,
+            Left::Call(command) => self.call(command).await,
+        }
+    }
+
+    /// As far as it goes without waiting: most frames are sends, and most sends need nobody to be asked.
+    fn look_at_once(&mut self, came: &Came<'_>) -> Result<Left, End> {
+        // The view is large: it stays where it was read.
+        let view = match CommandView::parse_like(came.frame(), &mut self.wire.hall.molds.borrow_mut()) {
+            Ok(view) => view,
+            Err(cause) => return Err(End::Garbage(cause)),
+        };
         if view.is_response() {
-            return self.answered(came.command(&view));
+            self.answered(came.command(&view));
+            return Ok(Left::Nothing);
         }
         match &self.wire.served {
             Served::Broker(cast) if send::is_send(view.code) => {
-                let cast = cast.clone();
                 let benches = &self.wire.hall.benches;
                 let bench = self.bench.get_or_insert_with(|| benches.borrow_mut().take());
-                bench.take_in(&cast, &self.wire, &view, came.body(&view)).await;
-                if bench.is_full() {
-                    self.hand_in_sends().await;
+                match bench.take_in(cast, &self.wire, &view, came.body(&view)) {
+                    Some(wanted) => Ok(Left::Send(wanted)),
+                    None if bench.is_full() => Ok(Left::HandIn),
+                    None => Ok(Left::Nothing),
                 }
-                Ok(())
             }
             Served::Broker(cast) if crate::pull::is_pull(view.code) => {
                 crate::pull::first(&self.wire, cast, came.command(&view));
-                Ok(())
+                Ok(Left::Nothing)
             }
-            _ => self.call(came.command(&view)).await,
+            _ => Ok(Left::Call(came.command(&view))),
         }
+    }
+
+    async fn take_in_later(&mut self, came: &Came<'_>, wanted: Wanted) -> Result<(), End> {
+        let (Some(bench), Served::Broker(cast)) = (&mut self.bench, &self.wire.served) else { return Ok(()) };
+        let view = CommandView::parse(came.frame()).map_err(End::Garbage)?;
+        bench.take_in_later(cast, &self.wire, (&view, came.body(&view)), wanted).await;
+        if bench.is_full() {
+            self.hand_in_sends().await;
+        }
+        Ok(())
     }
 
     /// Stores the sends gathered so far and answers them.
@@ -106,13 +143,12 @@ impl Turn {
         }
     }
 
-    fn answered(&self, answer: Command) -> Result<(), End> {
+    fn answered(&self, answer: Command) {
         let waiter = self.wire.pending.borrow_mut().take(answer.opaque);
         match waiter {
             Some(waiter) => waiter.answer(Ok(answer)),
             None => tracing::debug!(opaque = answer.opaque, "an answer nobody waits for"),
         }
-        Ok(())
     }
 
     async fn call(&self, command: Command) -> Result<(), End> {

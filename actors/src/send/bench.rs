@@ -77,6 +77,8 @@ pub struct Bench {
     made: BytesMut,
     /// The time of the batch, epoch ms: one look at the clock for all its sends.
     now_ms: Option<i64>,
+    /// The settings that hold for the batch: one look for all its sends.
+    config: Option<Arc<BrokerConfig>>,
     /// By which the send at hand can be recalled, if it is a timer.
     recall: Option<Box<str>>,
 }
@@ -99,14 +101,27 @@ pub(super) struct Slot {
 /// Why a send is not in the batch.
 enum Trouble {
     Refused(Refusal),
-    NoTopic(EnsureTopic),
-    /// A send to the retry topic of this group: it must be asked first whether it consumes in order.
-    Retry(Text),
+    Wanted(Wanted),
+}
+
+/// Who must be asked before a send can be taken in.
+#[derive(Debug)]
+pub enum Wanted {
+    /// Whoever makes topics: it goes to one that is not there.
+    Topic(EnsureTopic),
+    /// A group: it goes to its retry topic, and it depends on whether the group consumes in order.
+    Group(Text),
 }
 
 impl From<Refusal> for Trouble {
     fn from(refusal: Refusal) -> Trouble {
         Trouble::Refused(refusal)
+    }
+}
+
+impl From<Wanted> for Trouble {
+    fn from(wanted: Wanted) -> Trouble {
+        Trouble::Wanted(wanted)
     }
 }
 
@@ -166,17 +181,35 @@ impl Bench {
         self.slots.len() >= SENDS_MAX || self.batch.bytes.len() >= BYTES_MAX
     }
 
-    /// Takes one send in, or answers why not.
-    pub async fn take_in(
+    /// Takes one send in, or answers why not. Gives back who must be asked before.
+    pub fn take_in(
         &mut self,
-        cast: &Arc<BrokerCast>,
+        cast: &BrokerCast,
         wire: &Rc<Wire>,
         view: &CommandView<'_>,
         body: &[u8],
+    ) -> Option<Wanted> {
+        match self.add(cast, wire, view, (body, None)) {
+            Ok(()) => None,
+            Err(Trouble::Wanted(wanted)) => Some(wanted),
+            Err(Trouble::Refused(refusal)) => {
+                refuse(cast, wire, view, &refusal);
+                None
+            }
+        }
+    }
+
+    /// Asks who is wanted, then takes the send in, or answers why not.
+    pub async fn take_in_later(
+        &mut self,
+        cast: &BrokerCast,
+        wire: &Rc<Wire>,
+        (view, body): (&CommandView<'_>, &[u8]),
+        wanted: Wanted,
     ) {
         let mut is_orderly = None;
-        let mut added = self.add(cast, wire, view, (body, is_orderly));
-        if let Err(Trouble::Retry(group)) = &added {
+        let mut added = Err(Trouble::Wanted(wanted));
+        if let Err(Trouble::Wanted(Wanted::Group(group))) = &added {
             // A group that holds a lease consumes in order: it retries by itself and gives up here.
             is_orderly = match group_view(cast, group).await {
                 Ok(group) => group.coordinator().send(IsOrderly).await.ok(),
@@ -184,21 +217,17 @@ impl Bench {
             };
             added = self.add(cast, wire, view, (body, is_orderly.or(Some(false))));
         }
-        if let Err(Trouble::NoTopic(wanted)) = added {
-            added = match cast.topics.send(wanted).await {
+        if let Err(Trouble::Wanted(Wanted::Topic(topic))) = added {
+            added = match cast.topics.send(topic).await {
                 Ok(Ok(_made)) => self.add(cast, wire, view, (body, is_orderly.or(Some(false)))),
                 Ok(Err(refusal)) => Err(refusal.into()),
                 Err(gone) => Err(Refusal::from(gone).into()),
             };
         }
-        let refusal = match added {
-            Ok(()) => return,
-            Err(Trouble::Refused(refusal)) => refusal,
-            Err(Trouble::NoTopic(_) | Trouble::Retry(_)) => Refusal::gone("the topic just made"),
-        };
-        cast.stats.refused(1);
-        if !view.is_oneway() {
-            wire.write(|out| reply::refused(cast, out.tail(), (view.opaque, view.form), &refusal));
+        match added {
+            Ok(()) => {}
+            Err(Trouble::Refused(refusal)) => refuse(cast, wire, view, &refusal),
+            Err(Trouble::Wanted(_)) => refuse(cast, wire, view, &Refusal::gone("the topic just made")),
         }
     }
 
@@ -258,6 +287,7 @@ impl Bench {
         self.slots.clear();
         self.waits_for_disk = false;
         self.now_ms = None;
+        self.config = None;
     }
 
     fn add(
@@ -265,15 +295,27 @@ impl Bench {
         cast: &BrokerCast,
         wire: &Wire,
         view: &CommandView<'_>,
+        asked: (&[u8], Option<bool>),
+    ) -> Result<(), Trouble> {
+        let config = self.config.take().unwrap_or_else(|| cast.config.load_full());
+        let added = self.add_by(&config, (cast, wire), view, asked);
+        self.config = Some(config);
+        added
+    }
+
+    fn add_by(
+        &mut self,
+        config: &BrokerConfig,
+        (cast, wire): (&BrokerCast, &Wire),
+        view: &CommandView<'_>,
         (body, is_orderly): (&[u8], Option<bool>),
     ) -> Result<(), Trouble> {
         let mut send = SendView::read(view).map_err(Refusal::from)?;
         send.is_batch |= view.code == SendBatchMessage::CODE;
-        let config = cast.config.load();
-        check_service(cast, &config)?;
+        check_service(cast, config)?;
         let mut is_dead = false;
         if let Some(group) = send.topic.strip_prefix(RETRY_PREFIX) {
-            let Some(is_orderly) = is_orderly else { return Err(Trouble::Retry(Text::from(group))) };
+            let Some(is_orderly) = is_orderly else { return Err(Wanted::Group(Text::from(group)).into()) };
             if is_given_up(cast, group, (&send, view.version))? || is_orderly {
                 send.topic = format!("{DEAD_LETTER_PREFIX}{group}").into();
                 send.queue_id = 0;
@@ -281,11 +323,11 @@ impl Bench {
             }
         }
         let Some(place) = self.places.find(cast, &send.topic)? else {
-            return Err(Trouble::NoTopic(EnsureTopic {
+            return Err(Trouble::Wanted(Wanted::Topic(EnsureTopic {
                 topic: Text::from(&*send.topic),
                 template: Text::from(&*send.default_topic),
                 queue_nums: send.default_topic_queues,
-            }));
+            })));
         };
         if place.topic.config.topic_filter_type == TopicFilterType::MultiTag {
             send.sys_flag |= sys_flag::MULTI_TAGS;
@@ -294,7 +336,7 @@ impl Bench {
         let first = self.batch.records.len();
         self.recall = None;
         let uniq_key = match self
-            .encode(&Target { cast, config: &config, wire, send: &send, place: &place, queue, is_dead }, body)
+            .encode(&Target { cast, config, wire, send: &send, place: &place, queue, is_dead }, body)
         {
             Ok(uniq_key) => uniq_key,
             Err(refusal) => {
@@ -458,10 +500,18 @@ impl Bench {
     }
 }
 
+/// Answers why a send is not taken in.
+fn refuse(cast: &BrokerCast, wire: &Rc<Wire>, view: &CommandView<'_>, refusal: &Refusal) {
+    cast.stats.refused(1);
+    if !view.is_oneway() {
+        wire.write(|out| reply::refused(cast, out.tail(), (view.opaque, view.form), refusal));
+    }
+}
+
 /// The properties of a message without those that must not be stored; none if it has no such.
 fn cleaned(marks: &Marks<'_>, text: &[u8]) -> Option<Properties> {
     let view = PropertiesView(text);
-    let transient: Vec<&str> = match view.may_be_transient() {
+    let transient: Vec<&str> = match view.has_transient() {
         true => view.iter().map(|(name, _)| name).filter(|name| name.starts_with(TRANSIENT_PREFIX)).collect(),
         false => Vec::new(),
     };

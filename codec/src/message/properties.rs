@@ -39,9 +39,11 @@ impl<'a> PropertiesView<'a> {
         self.get_bytes(name).is_some()
     }
 
-    /// True if there is a name that begins with [`TRANSIENT_PREFIX`], or a value that holds it: a search, no reading.
-    pub fn may_be_transient(self) -> bool {
-        memchr::memmem::find(self.0, TRANSIENT_PREFIX.as_bytes()).is_some()
+    /// True if there is a name that begins with [`TRANSIENT_PREFIX`].
+    pub fn has_transient(self) -> bool {
+        let begins =
+            |at: usize| self.0.get(at..).is_some_and(|rest| rest.starts_with(TRANSIENT_PREFIX.as_bytes()));
+        begins(0) || memchr::memchr_iter(PAIR_END, self.0).any(|end| begins(end.saturating_add(1)))
     }
 
     /// The value as a decimal number, if it is one.
@@ -316,6 +318,14 @@ mod tests {
         let mut properties = Properties::new();
         properties.set("co\u{1}lour", "bl\u{2}ue");
         assert_eq!(properties.iter().collect::<Vec<_>>(), [("colour", "blue")]);
+    }
+
+    #[test]
+    fn a_transient_property_is_known_by_its_name_wherever_it_stands() {
+        assert!(view("__RMQ.TRANSIENT.A\u{1}1").has_transient());
+        assert!(view("A\u{1}1\u{2}__RMQ.TRANSIENT.B\u{1}2\u{2}").has_transient());
+        assert!(!view("A\u{1}__RMQ.TRANSIENT.B\u{2}X__RMQ.TRANSIENT.C\u{1}1\u{2}").has_transient());
+        assert!(!view("").has_transient());
     }
 
     #[test]
