@@ -184,13 +184,15 @@ impl CommitLog {
         let batches = taken.iter_mut().map(|append| &mut append.batch);
         let nudge = &mut self.nudge;
         let appended = log.append_all(batches, self.clock.0.now_ms(), |to| nudge.wrote(to, is_waited_for));
+        let mut stored = Vec::with_capacity(taken.len());
         for (append, appended) in taken.drain(..).zip(appended) {
             match appended {
-                Ok(appended) => self.hand_on(append, appended),
+                Ok(appended) => stored.push((append, appended)),
                 Err(error) => append.refuse(refusal_of(&error, &self.poison)),
             }
         }
         self.taken = taken;
+        self.hand_on(stored);
         self.hold(ready > 0, context);
     }
 
@@ -218,10 +220,15 @@ impl CommitLog {
         self.waiting.drain(..).for_each(|append| append.refuse(refusal.clone()));
     }
 
-    fn hand_on(&self, append: Append, appended: Appended) {
-        if let Err(undelivered) = self.dispatcher.try_send(Dispatch { append, appended }) {
+    fn hand_on(&self, stored: Vec<(Append, Appended)>) {
+        if stored.is_empty() {
+            return;
+        }
+        if let Err(undelivered) = self.dispatcher.try_send(Dispatch { stored }) {
             self.poison.trip("an appended batch could not be dispatched");
-            undelivered.into_inner().append.refuse(Refusal::gone("Dispatcher"));
+            for (append, _) in undelivered.into_inner().stored {
+                append.refuse(Refusal::gone("Dispatcher"));
+            }
         }
     }
 }

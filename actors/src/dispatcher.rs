@@ -25,15 +25,13 @@ const ROOM_EVERY: Duration = Duration::from_secs(1);
 
 // ---- messages
 
-/// An appended batch. Sent by `CommitLog` only; the request in it is answered by the dispatcher, or by
-/// `Flush` when it waits for the disk.
+/// Batches that were appended together. Sent by `CommitLog` only; the requests in it are answered by the dispatcher,
+/// or by `Flush` when they wait for the disk.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Dispatch {
-    /// The request, with its batch filled in.
-    pub append: Append,
-    /// Where it stands in the log.
-    pub appended: Appended,
+    /// The requests in the order of the log, with their batches filled in, and where each stands in the log.
+    pub stored: Vec<(Append, Appended)>,
 }
 
 /// Asked by queries and at the stop: answered when all that was appended before is visible everywhere, in
@@ -85,6 +83,21 @@ impl Dispatcher {
         append.refuse(not_serving(&error.to_string()));
     }
 
+    fn dispatch(&mut self, append: Append, appended: Appended, context: &mut Context<Dispatcher>) {
+        let Some(writer) = &mut self.writer else { return append.refuse(Refusal::gone("Dispatcher")) };
+        match writer.dispatch(&append.batch, &appended) {
+            Ok(()) => {
+                append.queues.iter().for_each(|queue| tell(queue));
+                self.finish(append, appended);
+            }
+            Err(error) if error.is_out_of_space() => self.wait_for_room(append, &error, context),
+            Err(error) => {
+                self.poison.trip(format!("dispatch failed: {error}"));
+                append.refuse(Refusal::gone("Dispatcher"));
+            }
+        }
+    }
+
     fn catch_up(&mut self, context: &mut Context<Dispatcher>) {
         let Some(writer) = &mut self.writer else { return };
         match writer.catch_up(&self.log) {
@@ -125,18 +138,8 @@ impl Handler<Dispatch> for Dispatcher {
     type Result = ();
 
     fn handle(&mut self, dispatch: Dispatch, context: &mut Context<Dispatcher>) {
-        let Dispatch { append, appended } = dispatch;
-        let Some(writer) = &mut self.writer else { return append.refuse(Refusal::gone("Dispatcher")) };
-        match writer.dispatch(&append.batch, &appended) {
-            Ok(()) => {
-                append.queues.iter().for_each(|queue| tell(queue));
-                self.finish(append, appended);
-            }
-            Err(error) if error.is_out_of_space() => self.wait_for_room(append, &error, context),
-            Err(error) => {
-                self.poison.trip(format!("dispatch failed: {error}"));
-                append.refuse(Refusal::gone("Dispatcher"));
-            }
+        for (append, appended) in dispatch.stored {
+            self.dispatch(append, appended, context);
         }
     }
 }
