@@ -5,6 +5,7 @@
 //! - how long a broker is avoided follows from its last answer alone; a quick one makes it welcome at once;
 //! - who is avoided is still used when nobody else is left.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -22,17 +23,22 @@ const PENALTIES: [(Duration, Duration); 5] = [
 /// What a failure counts as.
 const FAILURE: Duration = Duration::from_secs(30);
 
-/// The brokers to avoid, by name.
+/// The brokers to avoid.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(DashMap<Text, Instant>);
+pub(crate) struct Faults {
+    /// Until when, by name.
+    avoided: DashMap<Text, Instant>,
+    /// Whether there ever was one: most producers never look further.
+    is_used: AtomicBool,
+}
 
 impl Faults {
     /// A broker answered after `latency`.
     pub(crate) fn answered(&self, broker: &Text, latency: Duration, now: Instant) {
         match penalty(latency) {
             Some(penalty) => self.avoid(broker, now + penalty),
-            None if self.0.is_empty() => {}
-            None => drop(self.0.remove(broker)),
+            None if !self.is_used() => {}
+            None => drop(self.avoided.remove(broker)),
         }
     }
 
@@ -45,12 +51,17 @@ impl Faults {
 
     /// Whether a broker may be chosen.
     pub(crate) fn is_welcome(&self, broker: &Text, now: Instant) -> bool {
-        self.0.is_empty() || self.0.get(broker).is_none_or(|until| *until <= now)
+        !self.is_used() || self.avoided.get(broker).is_none_or(|until| *until <= now)
     }
 
     fn avoid(&self, broker: &Text, until: Instant) {
         tracing::debug!(%broker, "broker avoided for a while");
-        self.0.insert(broker.clone(), until);
+        self.avoided.insert(broker.clone(), until);
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
     }
 }
 

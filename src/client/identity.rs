@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use troupemq_codec::message::UniqueId;
 use troupemq_codec::message::message_id::UniqueIdText;
@@ -32,7 +32,7 @@ impl Identity {
     pub(crate) fn new(name_server: &str, instance: Option<&str>) -> Identity {
         let ip = own_address(name_server).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let process_id = std::process::id();
-        let now = epoch_nanos();
+        let now = since_epoch().as_nanos();
         let client_id = match instance {
             Some(instance) => format!("{ip}@{instance}"),
             None => format!("{ip}@{process_id}#{now}"),
@@ -66,12 +66,14 @@ impl Identity {
 
 /// The time of the machine: epoch ms.
 pub(crate) fn epoch_ms() -> i64 {
-    i64::try_from(epoch_nanos() / 1_000_000).unwrap_or(i64::MAX)
+    // Asked for each message: not by way of 128 bits.
+    let now = since_epoch();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX / 1000) * 1000 + i64::from(now.subsec_millis())
 }
 
 #[expect(clippy::disallowed_methods, reason = "a client has no store and with it no clock")]
-fn epoch_nanos() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The address by which this machine reaches another; connecting a datagram socket sends nothing.
