@@ -56,7 +56,7 @@ impl DispatchWriter {
         self.queues.truncate(to)?;
         self.queues.verify(|queue, unit| is_right(reader, queue, unit))?;
         self.queues.drop_unextended()?;
-        let from = from.min(self.index_needs(reader, to)?).clamp(log_min, to.max(log_min));
+        let from = from.min(self.index_needs(reader, to, lost)?).clamp(log_min, to.max(log_min));
         let whole = Rebuilt { from: log_min, records: 0, was_whole: from > log_min };
         if !self.queues.is_damaged() && self.queues.log_end().is_some() {
             match self.read(reader, from..to, lost) {
@@ -79,10 +79,11 @@ impl DispatchWriter {
     }
 
     /// Where the log has to be read from for the index alone.
-    fn index_needs(&mut self, reader: &LogReader, log_end: u64) -> Result<u64, StoreError> {
+    fn index_needs(&mut self, reader: &LogReader, log_end: u64, lost: &[Damage]) -> Result<u64, StoreError> {
         let log_min = reader.min_offset();
         let Some(index) = &mut self.index else { return Ok(log_end) };
-        index.truncate(log_end)?;
+        // Entries of records that are lost go, and those behind them are made anew.
+        index.truncate(lost.first().map_or(log_end, |damage| damage.from))?;
         index.drop_unsound(reader, log_end)?;
         Ok(match index.known_to() {
             // The record at this offset begins there, and it is indexed: reading it again is harmless.

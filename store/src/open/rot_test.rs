@@ -11,8 +11,9 @@ use tempfile::TempDir;
 
 use super::crash_test::{Kept, assert_recovers, config, copy, fill, killed, open_one};
 use super::*;
+use crate::index::KeyQuery;
 use crate::inspect::{StoreView, rebuild};
-use crate::testing::Random;
+use crate::testing::{Random, Sample};
 
 /// A store closed in good order, of many segments.
 fn closed(seed: u64, count: usize) -> (TempDir, Vec<Kept>, Random) {
@@ -36,7 +37,7 @@ fn rot(dir: &Path, one: &Kept) {
 /// All messages but the lost ones are at their offsets.
 fn assert_lacks(opened: &Opened, kept: &[Kept], lost: &[usize]) {
     for (number, one) in kept.iter().enumerate() {
-        let queue = opened.queues.get(crate::testing::Sample::TOPIC, one.queue_id).unwrap();
+        let queue = opened.queues.get(Sample::TOPIC, one.queue_id).unwrap();
         let unit = queue.unit(one.queue_offset).unwrap_or_else(|| panic!("{one:?} has no unit"));
         assert_eq!(unit.is_hole(), lost.contains(&number), "{number} {one:?} {unit:?}");
         if !lost.contains(&number) {
@@ -53,20 +54,32 @@ fn victims(kept: &[Kept]) -> Vec<usize> {
 
 #[test]
 fn a_rotten_record_costs_itself_alone_whoever_reads_the_whole_log() {
-    for (name, is_rebuilt) in [("rebuild", true), ("killed without a checkpoint", false)] {
+    for name in ["a rebuild", "killed without a checkpoint", "killed with Java's half of a checkpoint"] {
         let (dir, kept, mut random) = closed(810, 400);
         let lost = victims(&kept);
         lost.iter().for_each(|number| rot(dir.path(), &kept[*number]));
+        let checkpoint = dir.path().join("checkpoint");
+        let is_rebuilt = name == "a rebuild";
         if is_rebuilt {
             let report = rebuild(config(&dir), Arc::new(crate::SystemClock::new())).unwrap();
             assert!(report.damaged_bytes > 0, "{name}");
+        } else if name == "killed without a checkpoint" {
+            std::fs::remove_file(checkpoint).unwrap();
         } else {
-            std::fs::remove_file(dir.path().join("checkpoint")).unwrap();
+            std::fs::OpenOptions::new().write(true).open(checkpoint).unwrap().set_len(2048).unwrap();
+        }
+        if !is_rebuilt {
             std::fs::write(dir.path().join("abort"), "1").unwrap();
         }
         let mut opened = open_one(config(&dir));
         assert_eq!(opened.damages.len(), if is_rebuilt { 0 } else { lost.len() }, "{name}");
         assert_lacks(&opened, &kept, &lost);
+        // All samples have the same keys.
+        let query =
+            KeyQuery { topic: Sample::TOPIC, key: "KeyA", begin_ms: 0, end_ms: i64::MAX, max: kept.len() };
+        let indexed = opened.dispatch.index().query(&query);
+        let lost_at = |at: &u64| lost.iter().any(|number| kept[*number].log_offset == *at);
+        assert!(indexed.len() == kept.len() - lost.len() && !indexed.iter().any(lost_at), "{name}");
         let mut all = kept;
         all.extend(fill(&mut opened, &mut random, 50));
         close_one(opened);
