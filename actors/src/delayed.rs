@@ -22,7 +22,7 @@ use troupemq_store::timer::TIMER_TOPIC;
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::read_ahead::Records;
-use crate::send::{Own, store};
+use crate::send::{Own, set_if_room, store};
 
 pub use before::Before;
 
@@ -85,6 +85,9 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
             places[0]
         }
     };
+    if passed < leaving.len() {
+        cast.stats.put_off(leaving.len() - passed);
+    }
     // What comes again is asked for again.
     known.into_iter().filter(|(at, _)| *at >= passed).for_each(|(_, delivery)| before.put_back(delivery));
     passed
@@ -117,14 +120,10 @@ impl<'a> Delayed<'a> {
             tracing::warn!(topic, log_offset = view.log_offset(), "a delayed message has no topic any more");
             return None;
         }
-        let times = rolls.and_then(|times| times.parse().ok()).unwrap_or(0_i64).saturating_add(1);
-        let again = leaving.rolls.then(|| {
-            let text = Bytes::copy_from_slice(view.properties().as_bytes());
-            let mut properties = Properties::parse(text);
-            properties.set(TIMER_ROLL_TIMES, &times.to_string());
-            properties
-        });
-        let rolls = if leaving.rolls { times } else { 0 };
+        let (again, rolls) = match leaving.rolls {
+            true => counted_up(&view, rolls.and_then(|times| times.parse().ok()).unwrap_or(0)),
+            false => (None, 0),
+        };
         let more = &leaving.more[..];
         Some(Delayed { view, topic, queue_id, tags_code: tags_code_of(tags), more, again, rolls })
     }
@@ -161,9 +160,43 @@ impl<'a> Delayed<'a> {
     }
 }
 
+/// The properties of a message that goes round once more after so many times, and how many times they tell then: the
+/// number stays where there is no room for a longer one.
+fn counted_up(view: &RecordView<'_>, times: i64) -> (Option<Properties>, i64) {
+    let mut properties = Properties::parse(Bytes::copy_from_slice(view.properties().as_bytes()));
+    let next = times.saturating_add(1);
+    let is_told = set_if_room(&mut properties, TIMER_ROLL_TIMES, &next.to_string());
+    (Some(properties), if is_told { next } else { times })
+}
+
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
+
+    #[test]
+    fn a_timer_goes_round_without_its_number_where_there_is_no_room_for_it() {
+        let next = |text: &str| {
+            let record = NewRecord { body: b"x", properties: &[text.as_bytes()], ..NewRecord::PLAIN };
+            let mut bytes = BytesMut::new();
+            record.encode(&mut bytes).expect("it is stored so");
+            let view = RecordView::parse(&bytes).expect("a whole record");
+            let times = view.properties().get(TIMER_ROLL_TIMES).map_or(0, |times| times.parse().unwrap());
+            let (again, told) = counted_up(&view, times);
+            let again = again.expect("it goes round");
+            let properties = &[&again.encoded()[..]];
+            let record = NewRecord { properties, ..record };
+            record.encode(&mut BytesMut::new()).expect("it can be stored again");
+            (again.get(TIMER_ROLL_TIMES).map(str::to_owned), told)
+        };
+        let full =
+            |more: &str| format!("n\u{1}{}\u{2}{more}", "v".repeat(PROPERTIES_MAX_BYTES - 3 - more.len()));
+        assert_eq!(next("n\u{1}v\u{2}"), (Some("1".to_owned()), 1));
+        assert_eq!(next(&full("")), (None, 0));
+        assert_eq!(next(&full("TIMER_ROLL_TIMES\u{1}8\u{2}")), (Some("9".to_owned()), 9));
+        assert_eq!(next(&full("TIMER_ROLL_TIMES\u{1}9\u{2}")), (Some("9".to_owned()), 9));
+    }
 
     #[test]
     fn a_batch_has_a_limit_of_bytes_but_for_a_single_message() {

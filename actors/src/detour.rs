@@ -52,8 +52,6 @@ pub struct Detour {
     pub tags_code: i64,
     /// Property text to store behind its own.
     pub properties: BytesMut,
-    /// Whether it waits as half of a transaction.
-    pub is_half: bool,
     /// The time that stands in the handle by which it can be recalled, epoch ms.
     pub recall_ms: Option<i64>,
 }
@@ -90,10 +88,14 @@ impl Detours {
         queue_id: i32,
         now_ms: i64,
     ) -> Result<Option<Detour>, Refusal> {
+        let level = level_of(wish.level)?;
         if wish.is_half {
+            // A time that cannot be is refused here: with it the transaction could never be committed.
+            if level <= 0 {
+                self.gate.slot(&wish.time, now_ms)?;
+            }
             return self.half(wish, topic, queue_id).map(Some);
         }
-        let level = level_of(wish.level)?;
         if level <= 0 {
             return self.timed(wish, topic, (queue_id, now_ms));
         }
@@ -104,14 +106,7 @@ impl Detours {
         }
         let queue = self.queue_of_level(used)?;
         let tags_code = now_ms.saturating_add(self.levels.delay_ms(used));
-        Ok(Some(Detour {
-            topic: SCHEDULE_TOPIC,
-            queue,
-            tags_code,
-            properties,
-            is_half: false,
-            recall_ms: None,
-        }))
+        Ok(Some(Detour { topic: SCHEDULE_TOPIC, queue, tags_code, properties, recall_ms: None }))
     }
 
     fn timed(
@@ -127,7 +122,7 @@ impl Detours {
         let tags_code = tags_code_of(wish.tags);
         // A time within the slot: a cancellation that is due then falls into the same slot.
         let recall_ms = Some(slot_ms + 1);
-        Ok(Some(Detour { topic: TIMER_TOPIC, queue, tags_code, properties, is_half: false, recall_ms }))
+        Ok(Some(Detour { topic: TIMER_TOPIC, queue, tags_code, properties, recall_ms }))
     }
 
     fn half(&self, wish: &Wish<'_>, topic: &str, queue_id: i32) -> Result<Detour, Refusal> {
@@ -135,7 +130,7 @@ impl Detours {
         put_property(&mut properties, TRANSACTION_ID, wish.uniq_key);
         let queue = self.kept(&self.half, HALF_TOPIC, 0)?;
         let tags_code = tags_code_of(wish.tags);
-        Ok(Detour { topic: HALF_TOPIC, queue, tags_code, properties, is_half: true, recall_ms: None })
+        Ok(Detour { topic: HALF_TOPIC, queue, tags_code, properties, recall_ms: None })
     }
 
     fn queue_of_level(&self, level: i32) -> Result<Arc<ConsumeQueue>, Refusal> {
@@ -227,8 +222,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let wish = Wish { level: Some("2"), is_half: true, uniq_key: "U", ..Wish::default() };
         let found = detours(dir.path()).find(&wish, "T", 3, 1000).unwrap().expect("a detour");
-        assert_eq!((found.topic, found.queue.queue_id(), found.is_half), (HALF_TOPIC, 0, true));
+        assert_eq!((found.topic, found.queue.queue_id()), (HALF_TOPIC, 0));
         let view = PropertiesView(&found.properties);
         assert_eq!((view.get(TRANSACTION_ID), view.get(REAL_QUEUE_ID)), (Some("U"), Some("3")));
+    }
+
+    /// 3.3 #27: what could never be committed is not taken in either.
+    #[test]
+    fn half_of_a_transaction_with_a_level_or_a_time_that_cannot_be_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let detours = detours(dir.path());
+        let half = Wish { is_half: true, uniq_key: "U", ..Wish::default() };
+        let far = TimeWish { seconds: Some("259201"), ..TimeWish::default() };
+        let refusal = detours.find(&Wish { time: far, ..half }, "T", 3, 1000).expect_err("too far ahead");
+        assert_eq!(refusal.code, ResponseCode::MESSAGE_ILLEGAL);
+        let refusal =
+            detours.find(&Wish { level: Some("soon"), ..half }, "T", 3, 1000).expect_err("no number");
+        assert!(refusal.remark.contains("\"soon\""), "{}", refusal.remark);
+        let leveled = Wish { level: Some("1"), time: far, ..half };
+        assert!(detours.find(&leveled, "T", 3, 1000).is_ok(), "the level wins");
     }
 }

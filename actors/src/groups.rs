@@ -36,7 +36,8 @@ type Saved = Result<(), Refusal>;
 #[rtype(result = "Result<Arc<GroupView>, Refusal>")]
 pub struct EnsureGroup(pub Text);
 
-/// New configurations. Sent by UPDATE_AND_CREATE_SUBSCRIPTIONGROUP; what is answered is done when it is saved.
+/// New configurations, all or none. Sent by UPDATE_AND_CREATE_SUBSCRIPTIONGROUP and its list; what is answered is done
+/// when it is saved.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Waiting<Saved>, Refusal>")]
 pub struct PutGroups(pub Vec<SubscriptionGroupConfig>);
@@ -167,8 +168,7 @@ impl Handler<PutGroups> for Groups {
     type Result = Result<Waiting<Saved>, Refusal>;
 
     fn handle(&mut self, PutGroups(configs): PutGroups, context: &mut Self::Context) -> Self::Result {
-        for config in configs {
-            let config = self.table.put(config, self.clock.0.now_ms())?;
+        for config in self.table.put_all(configs, self.clock.0.now_ms())? {
             self.publish(config);
         }
         Ok(self.save_for(context))

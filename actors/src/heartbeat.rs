@@ -75,6 +75,11 @@ pub struct AllProducers;
 #[rtype(result = "Vec<LinkId>")]
 pub struct ProducersInTurn(pub Text);
 
+/// The groups that a connection consumes for. Sent by SEARCH_OFFSET_BY_TIMESTAMP.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<Text>")]
+pub struct ConsumerGroupsOf(pub LinkId);
+
 /// The newest connection of a client that produces for some group. Sent by replies.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<LinkId>")]
@@ -185,6 +190,14 @@ impl Handler<ProducersInTurn> for HeartbeatScanner {
 
     fn handle(&mut self, ProducersInTurn(group): ProducersInTurn, _: &mut Self::Context) -> Vec<LinkId> {
         self.clients.producers_in_turn(&group)
+    }
+}
+
+impl Handler<ConsumerGroupsOf> for HeartbeatScanner {
+    type Result = Vec<Text>;
+
+    fn handle(&mut self, ConsumerGroupsOf(link): ConsumerGroupsOf, _: &mut Self::Context) -> Self::Result {
+        self.clients.consumer_groups_of(link)
     }
 }
 

@@ -17,6 +17,8 @@ mod assignment_test;
 mod batch_test;
 mod broker;
 #[cfg(test)]
+mod check_test;
+#[cfg(test)]
 mod damage_test;
 mod delivery;
 #[cfg(test)]
@@ -44,6 +46,8 @@ mod offset_test;
 mod people;
 #[cfg(test)]
 mod property_test;
+#[cfg(test)]
+mod put_off_test;
 #[cfg(test)]
 mod read_test;
 #[cfg(test)]

@@ -4,9 +4,10 @@
 //! - what was committed is on disk 5 s later at the latest, and at an orderly stop;
 //! - a reset that is pending is handed to exactly one pull or pop.
 //!
-//! Contents: `progress` the table, `answers` the requests of clients.
+//! Contents: `progress` the table, `asked` the ways back of clients' own resets, `answers` the requests of clients.
 
 pub mod answers;
+mod asked;
 pub mod progress;
 mod stored;
 
@@ -29,6 +30,7 @@ use crate::net::Refusal;
 use crate::pull::Pulled;
 use crate::saving::{Saving, in_background};
 use crate::stats::Stats;
+use asked::{Asked, WAYS_MAX};
 use progress::{Committed, Progress};
 use stored::{restored, stored, stored_light};
 
@@ -38,7 +40,7 @@ const PERSIST_EVERY: Duration = Duration::from_secs(5);
 const TELL_EVERY_MS: i64 = 60_000;
 
 /// The queue of one topic, as one group reads it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GroupQueue {
     /// The consumer group.
     pub group: Text,
@@ -99,6 +101,21 @@ pub struct SendBack {
     /// Whose progress.
     pub of: GroupQueue,
     /// The next offset to consume.
+    pub to: i64,
+}
+
+/// A member of these groups is about to be told the offset of a queue at a time: it may go back there. Sent by
+/// SEARCH_OFFSET_BY_TIMESTAMP.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct AskedBack {
+    /// The groups that the client reads for.
+    pub groups: Vec<Text>,
+    /// The topic.
+    pub topic: Text,
+    /// The queue's number in its topic.
+    pub queue_id: i32,
+    /// The offset.
     pub to: i64,
 }
 
@@ -174,6 +191,7 @@ type Saved = Result<(), Refusal>;
 #[derive(Debug)]
 pub struct ConsumerOffsets {
     progress: Progress,
+    asked: Asked,
     version: DataVersion,
     file: TableFile<ConsumerOffsetTable>,
     /// The file that a broker with light queues has in Java; all offsets are in it too.
@@ -206,8 +224,19 @@ impl ConsumerOffsets {
         let (progress, version) = restored(table, of_light.unwrap_or_default());
         let progress = progress.limited_to(queues_max);
         let (saving, not_kept) = (Saving::default(), NotKept::default());
-        let offsets =
-            ConsumerOffsets { progress, version, file, light, saving, published, stats, clock, not_kept };
+        let asked = Asked::default();
+        let offsets = ConsumerOffsets {
+            progress,
+            asked,
+            version,
+            file,
+            light,
+            saving,
+            published,
+            stats,
+            clock,
+            not_kept,
+        };
         offsets.publish();
         offsets
     }
@@ -284,7 +313,13 @@ impl Handler<CommitOffset> for ConsumerOffsets {
         CommitOffset { of, queue_offset }: CommitOffset,
         _: &mut Self::Context,
     ) -> Self::Result {
-        let committed = self.progress.commit(&of.group, &of.topic, of.queue_id, queue_offset);
+        let mut committed = self.progress.commit(&of.group, &of.topic, of.queue_id, queue_offset);
+        if matches!(committed, Committed::Backward { .. })
+            && self.asked.take(&of, queue_offset, self.clock.0.now_ms())
+        {
+            self.progress.send_back(&of.group, &of.topic, of.queue_id, queue_offset);
+            committed = self.progress.commit(&of.group, &of.topic, of.queue_id, queue_offset);
+        }
         if let Committed::Stored { before: Some(before) } = committed
             && before > queue_offset
         {
@@ -378,6 +413,20 @@ impl Handler<SendBack> for ConsumerOffsets {
 
     fn handle(&mut self, SendBack { of, to }: SendBack, _: &mut Self::Context) {
         self.progress.send_back(&of.group, &of.topic, of.queue_id, to);
+    }
+}
+
+impl Handler<AskedBack> for ConsumerOffsets {
+    type Result = ();
+
+    fn handle(&mut self, AskedBack { groups, topic, queue_id, to }: AskedBack, _: &mut Self::Context) {
+        let now_ms = self.clock.0.now_ms();
+        for group in groups {
+            let of = GroupQueue { group, topic: topic.clone(), queue_id };
+            if !self.asked.note(of, to, now_ms) {
+                tracing::warn!(%topic, queue_id, limit = WAYS_MAX, "too many clients reset their offsets at once");
+            }
+        }
     }
 }
 

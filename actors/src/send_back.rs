@@ -4,7 +4,10 @@
 //! Invariants:
 //! - the copy keeps body, flag, tags, keys, unique id and birth of the message, and the id and topic of the first;
 //! - a message that was consumed too often becomes a dead letter, and waits for nothing any more;
-//! - a retry waits in a delay level before it stands in the retry topic of the group.
+//! - a retry waits in a delay level before it stands in the retry topic of the group, in a queue that is written and
+//!   read there: the group's setting may have grown since the topic was made.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use troupemq_codec::filter::tags::tags_code_of;
@@ -18,7 +21,7 @@ use troupemq_store::dispatch::SCHEDULE_TOPIC;
 
 use crate::cast::BrokerCast;
 use crate::detour::{HALF_TOPIC, Wish};
-use crate::directory::GroupView;
+use crate::directory::{GroupView, TopicView};
 use crate::heartbeat::answers::group_view;
 use crate::net::{Answer, Call, Refusal};
 use crate::query::record_at;
@@ -51,7 +54,8 @@ pub async fn send_back(cast: &BrokerCast, call: &Call) -> Answer {
     }
     let sys_flag = if header.unit_mode == Some(true) { UNIT_SUBSCRIPTION } else { 0 };
     let retry = Text::from(format!("{RETRY_PREFIX}{}", group.name()));
-    own_topic(cast, &retry, (retry_queues, sys_flag)).await?;
+    let topic = own_topic(cast, &retry, (retry_queues, sys_flag)).await?;
+    let queues = retry_queues.min(topic.config.write_queue_nums).min(topic.config.read_queue_nums).max(1);
     let found = u64::try_from(header.log_offset).ok().and_then(|at| record_at(&cast.log, at));
     let bytes = found.ok_or_else(|| {
         let remark = format!("look message by offset failed, {}", header.log_offset);
@@ -79,7 +83,7 @@ pub async fn send_back(cast: &BrokerCast, call: &Call) -> Answer {
             dead
         }
     };
-    copy.store(cast, &topic, (next, retry_queues)).await?;
+    copy.store(cast, &topic, (next, queues)).await?;
     let of = copy.record.properties().get(RETRY_TOPIC).unwrap_or(copy.record.topic());
     cast.directory.look_at_topic(of, |view| {
         view.counters.sent_back(group.name(), next == Next::GiveUp);
@@ -88,12 +92,12 @@ pub async fn send_back(cast: &BrokerCast, call: &Call) -> Answer {
     Ok(Command::response(ResponseCode::SUCCESS))
 }
 
-/// Makes the retry or dead-letter topic of a group if there is none, and refuses one that takes no messages.
+/// The retry or dead-letter topic of a group, made if there is none; one that takes no messages is refused.
 async fn own_topic(
     cast: &BrokerCast,
     topic: &Text,
     (queue_nums, sys_flag): (i32, i32),
-) -> Result<(), Refusal> {
+) -> Result<Arc<TopicView>, Refusal> {
     let view = match cast.directory.topic(topic) {
         Some(view) => view,
         None => {
@@ -105,7 +109,7 @@ async fn own_topic(
         let remark = format!("the topic[{topic}] sending message is forbidden");
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
     }
-    Ok(())
+    Ok(view)
 }
 
 fn unknown_group(group: &str) -> Refusal {
@@ -161,7 +165,7 @@ impl Copy<'_> {
         &self,
         cast: &BrokerCast,
         topic: &str,
-        (next, retry_queues): (Next, i32),
+        (next, queues): (Next, i32),
     ) -> Result<(), Refusal> {
         let record = &self.record;
         let properties = self.properties(next);
@@ -169,7 +173,7 @@ impl Copy<'_> {
         let wish = Wish { level: properties.get(DELAY), tags, ..Wish::default() };
         // Any queue will do; one that follows from the message needs no dice.
         let queue_id = match next {
-            Next::Again(_) => i32::try_from(record.log_offset() % i64::from(retry_queues)).unwrap_or(0),
+            Next::Again(_) => i32::try_from(record.log_offset() % i64::from(queues)).unwrap_or(0),
             Next::GiveUp => 0,
         };
         let detour = cast.detours.find(&wish, topic, queue_id, cast.now_ms())?;

@@ -21,6 +21,7 @@ pub struct Stats {
     puts: Line,
     put_bytes: Line,
     refused_puts: Line,
+    put_off: Line,
     system_puts: Line,
     gets: Line,
     get_bytes: Line,
@@ -62,6 +63,8 @@ pub struct Reading {
     pub put_bytes: u64,
     /// Messages refused.
     pub refused_puts: u64,
+    /// Deliveries of delayed messages that failed and are tried again, each time.
+    pub put_off: u64,
     /// Of the messages stored, those of the system's own topics.
     pub system_puts: u64,
     /// Messages handed out.
@@ -149,6 +152,11 @@ impl Stats {
         self.refused_puts.add(messages);
     }
 
+    /// Counts messages that could not be delivered from their delay yet.
+    pub fn put_off(&self, messages: usize) {
+        self.put_off.add(messages);
+    }
+
     /// Counts an answered pull.
     pub fn got(&self, messages: usize, bytes: usize) {
         self.pulls.add(1);
@@ -188,6 +196,7 @@ impl Stats {
             puts: self.puts.value(),
             put_bytes: self.put_bytes.value(),
             refused_puts: self.refused_puts.value(),
+            put_off: self.put_off.value(),
             system_puts: self.system_puts.value(),
             gets: self.gets.value(),
             system_gets: self.system_gets.value(),

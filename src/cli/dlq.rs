@@ -4,6 +4,7 @@
 //! - a dead letter that was resent stays where it is; how far a queue was resent is kept by the broker, as the
 //!   progress of the tools' group, so that the next `resend` goes on behind it;
 //! - a resent letter goes to the retry topic of its group, so that no other group gets it again;
+//! - what is resent is a plain message, whatever it was: its delay is over, its transaction decided;
 //! - nothing is deleted without `--yes`.
 
 use std::collections::BTreeSet;
@@ -12,8 +13,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use troupemq::{Client, Queue};
 use troupemq_codec::Text;
-use troupemq_codec::message::Message;
-use troupemq_codec::message::properties::{DELAY, REAL_QUEUE_ID, REAL_TOPIC, RETRY_TOPIC};
+use troupemq_codec::message::properties::{
+    DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, RETRY_TOPIC, TRANSACTION_CHECK_TIMES,
+    TRANSACTION_PREPARED,
+};
+use troupemq_codec::message::{Message, sys_flag};
 use troupemq_codec::request::{SendMessageV2, SendMessageV2Header};
 
 use super::table::Row;
@@ -24,6 +28,9 @@ use super::{Asked, Failure, when};
 const DEAD: &str = "%DLQ%";
 /// Begins the names of retry topics.
 const RETRY: &str = "%RETRY%";
+/// Properties of the ways a letter went before: with them it would go one of those again.
+const WAYS: [&str; 6] =
+    [DELAY, REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED, TRANSACTION_CHECK_TIMES, PRODUCER_GROUP];
 
 /// Look at, resend and delete messages that consumer groups gave up
 #[derive(Debug, Subcommand)]
@@ -280,7 +287,7 @@ impl Resend {
         master: &str,
     ) -> Result<(), Failure> {
         let mut properties = letter.properties.clone();
-        for name in [DELAY, REAL_TOPIC, REAL_QUEUE_ID] {
+        for name in WAYS {
             properties.remove(name);
         }
         let (topic, queue_id): (Text, i32) = match self.to_topic {
@@ -296,7 +303,7 @@ impl Resend {
             default_topic: "TBW102".into(),
             default_topic_queues: 1,
             queue_id,
-            sys_flag: letter.sys_flag,
+            sys_flag: sys_flag::with_transaction(letter.sys_flag, 0),
             born_timestamp_ms: letter.born_timestamp_ms,
             flag: letter.flag,
             properties: Some(String::from_utf8_lossy(properties.encoded()).into_owned().into()),

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use troupemq::{Client, PullRequest, Queue};
 use troupemq_codec::message::OffsetId;
 use troupemq_codec::request::{
-    ConsumerSendMsgBack, ConsumerSendMsgBackHeader, SendMessageV2, SendMessageV2Header,
+    ConsumerSendMsgBack, ConsumerSendMsgBackHeader, EndTransaction, EndTransactionHeader, SendMessageV2,
+    SendMessageV2Header, TRANSACTION_COMMIT,
 };
 
 use crate::daemon::{Daemon, cells, done, failed, store};
@@ -138,4 +139,44 @@ fn open_transactions_are_listed_resumed_and_dropped() {
     assert_eq!(failed(&format!("tx resume {flag} T9")).0, Some(5));
     done(&format!("tx drop {flag} T1"));
     assert_eq!(bodies(&flag, "paid"), [] as [&str; 0]);
+}
+
+/// A dead letter that was part of a transaction is resent as the plain message that it became.
+#[test]
+fn a_dead_letter_of_a_transaction_is_resent_to_its_group() {
+    let (_folder, store) = store();
+    let daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    done(&format!("topic create {flag} paid --queues 1"));
+    done(&format!("group create {flag} readers"));
+    with(&flag, async |client, address| {
+        let properties = "TRAN_MSG\u{1}true\u{2}PGROUP\u{1}payers\u{2}UNIQ_KEY\u{1}T1\u{2}";
+        let header = SendMessageV2Header {
+            producer_group: "payers".into(),
+            topic: "paid".into(),
+            default_topic: "TBW102".into(),
+            default_topic_queues: 1,
+            sys_flag: 4,
+            born_timestamp_ms: 4_000_000_000_000,
+            properties: Some(properties.into()),
+            ..SendMessageV2Header::default()
+        };
+        let body = Bytes::from_static(b"committed");
+        let (reply, _) = client.admin().ask::<SendMessageV2>(&address, &header, body).await.expect("stored");
+        let id: OffsetId = reply.message_id.parse().expect("an offset id");
+        let header = EndTransactionHeader {
+            producer_group: "payers".into(),
+            queue_offset: reply.queue_offset,
+            log_offset: id.log_offset,
+            outcome: TRANSACTION_COMMIT,
+            ..EndTransactionHeader::default()
+        };
+        client.admin().ask::<EndTransaction>(&address, &header, Bytes::new()).await.expect("committed");
+    });
+    give_up(&flag, "paid", "readers");
+    assert_eq!(done(&format!("dlq resend {flag} readers")), "1 resent\n");
+    assert_eq!(bodies(&flag, "%RETRY%readers"), ["committed"]);
+    assert_eq!(done(&format!("dlq resend {flag} readers --all --to-topic")), "1 resent\n");
+    assert_eq!(bodies(&flag, "paid"), ["committed", "committed"]);
+    assert_eq!(cells(&done(&format!("tx list {flag}"))).len(), 0, "nothing waits for a decision");
 }

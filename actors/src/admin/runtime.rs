@@ -80,6 +80,7 @@ fn counts(table: &mut Table, rates: &Rates) {
     table.put("getTransferredTps", rates.of(|reading| reading.gets));
     table.put("putMessageTimesTotal", now.puts);
     table.put("putMessageFailedTimes", now.refused_puts);
+    table.put("deliveriesPutOff", now.put_off);
     table.put("putMessageSizeTotal", now.put_bytes);
     let average = if now.puts == 0 { 0.0 } else { now.put_bytes as f64 / now.puts as f64 };
     table.put("putMessageAverageSize", format!("{average:?}"));

@@ -97,6 +97,43 @@ impl GroupTable {
         self.insert(plain(group.clone()), now_ms)
     }
 
+    /// Stores configurations one after the other. When one is refused, none of them is stored.
+    ///
+    /// # Errors
+    /// As for [`GroupTable::put`].
+    pub fn put_all(
+        &mut self,
+        configs: Vec<SubscriptionGroupConfig>,
+        now_ms: i64,
+    ) -> Result<Vec<Arc<SubscriptionGroupConfig>>, Refusal> {
+        let version = self.version;
+        let mut before = Vec::with_capacity(configs.len());
+        let mut stored = Vec::with_capacity(configs.len());
+        for config in configs {
+            let name = config.group_name.clone();
+            before.push((name.clone(), self.groups.get(&name).cloned()));
+            match self.put(config, now_ms) {
+                Ok(config) => stored.push(config),
+                Err(refusal) => {
+                    self.take_back(before);
+                    self.version = version;
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Makes groups what they were before, the last one first.
+    fn take_back(&mut self, before: Vec<(Text, Option<Arc<SubscriptionGroupConfig>>)>) {
+        for (name, config) in before.into_iter().rev() {
+            match config {
+                Some(config) => self.groups.insert(name, config),
+                None => self.groups.remove(&name),
+            };
+        }
+    }
+
     /// Stores a configuration as UPDATE_AND_CREATE_SUBSCRIPTIONGROUP brings it: its attributes are changes
     /// (`+key` sets, `-key` removes).
     ///
@@ -307,6 +344,25 @@ mod tests {
         assert!(!groups.remove("g", 1));
         assert!(!groups.remove("TOOLS_CONSUMER", 1));
         assert_eq!(groups.iter().count(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn of_groups_put_together_all_are_stored_or_none() {
+        let mut table = table(true);
+        let group = |name: &str, retry_max_times| SubscriptionGroupConfig {
+            retry_max_times,
+            ..plain(Text::from(name))
+        };
+        table.put(group("known", 5), 1).unwrap();
+        let before = table.table();
+        let refused = vec![group("good", 1), group("known", 6), group("good", 2), group("a b", 1)];
+        let refusal = table.put_all(refused, 2).expect_err("a blank is in a name");
+        assert_eq!(refusal.code, ResponseCode::INVALID_PARAMETER);
+        assert_eq!(table.table(), before, "not even the version has moved");
+        assert!(table.get("good").is_none());
+        let stored = table.put_all(vec![group("good", 1), group("known", 6), group("good", 2)], 3).unwrap();
+        assert_eq!(stored.len(), 3);
+        assert_eq!(["good", "known"].map(|name| table.get(name).unwrap().retry_max_times), [2, 6]);
     }
 
     #[test]

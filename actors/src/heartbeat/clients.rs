@@ -128,6 +128,12 @@ impl Clients {
         links
     }
 
+    /// The groups that a connection consumes for.
+    #[must_use]
+    pub fn consumer_groups_of(&self, link: LinkId) -> Vec<Text> {
+        self.links.get(&link).into_iter().flat_map(|seen| &seen.consumers).cloned().collect()
+    }
+
     /// The newest connection of a client that produces for some group.
     #[must_use]
     pub fn link_of(&self, client_id: &str) -> Option<LinkId> {

@@ -22,7 +22,7 @@ use troupemq_store::StoreError;
 use troupemq_store::json_file::JsonFile;
 use troupemq_store::tables::to_pretty;
 
-use self::table::Namespaces;
+use self::table::{ENTRIES_MAX, Namespaces};
 use crate::cast::NameServerCast;
 use crate::held::{Held, hold};
 use crate::net::{Answer, Call, Refusal};
@@ -116,24 +116,33 @@ impl Handler<ChangeKey> for KvConfig {
     type Result = ResponseFuture<Result<(), Refusal>>;
 
     fn handle(&mut self, change: ChangeKey, context: &mut Context<KvConfig>) -> Self::Result {
-        let is_done = match &change.value {
-            Some(value) => self.table.put(&change.namespace, &change.key, value),
+        let ChangeKey { namespace, key, value } = &change;
+        let done = match value {
+            Some(value) => self.table.put((namespace, key), value, ENTRIES_MAX),
             None => {
-                self.table.delete(&change.namespace, &change.key);
-                true
+                self.table.delete(namespace, key);
+                Ok(())
             }
         };
         let (held, waiting) = hold();
-        if is_done {
-            self.saving.changed_for(held);
-            self.save(context);
-        } else {
-            held.answer(Err(Refusal::new(ResponseCode::SYSTEM_ERROR, "the key-value configuration is full")));
+        match done {
+            Ok(()) => {
+                self.saving.changed_for(held);
+                self.save(context);
+            }
+            Err(entries) => held.answer(Err(full((namespace, key), entries))),
         }
         Box::pin(async move {
             waiting.await.unwrap_or_else(|_| Err(Refusal::gone("the key-value configuration")))
         })
     }
+}
+
+fn full((namespace, key): (&str, &str), entries: usize) -> Refusal {
+    let remark = format!(
+        "key {key} of namespace {namespace} is not put: there are {entries} keys and namespaces, limit {ENTRIES_MAX}"
+    );
+    Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
 }
 
 impl Handler<Lookup> for KvConfig {

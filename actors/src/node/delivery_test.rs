@@ -111,6 +111,24 @@ fn a_delayed_message_comes_at_its_time_and_as_it_was() {
     node.stop_and_wait().expect("a clean stop");
 }
 
+/// 3.3 #30.
+#[test]
+fn messages_of_a_level_come_in_the_order_in_which_they_were_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    for at in 0..25_u8 {
+        stored(&client.produce("Late", 0, &[at], "DELAY\u{1}2\u{2}"));
+        clock.advance_ms(u32::from(at % 3) * 100);
+    }
+    clock.advance_ms(10_000);
+    let come: Vec<u8> = (0..25).map(|at| wait_for(&mut client, "Late", 0, at).body[0]).collect();
+    assert_eq!(come, (0..25).collect::<Vec<u8>>());
+    assert_eq!(count(&mut client, "Late", 0), 25);
+    node.stop_and_wait().expect("a clean stop");
+}
+
 /// 3.3 #31.
 #[test]
 fn a_delay_goes_on_over_a_restart_and_nothing_comes_twice() {
@@ -186,7 +204,12 @@ fn a_send_to_a_retry_topic_beyond_its_limit_is_a_dead_letter() {
     };
     stored(&client.call(retry("2", b"again")));
     stored(&client.call(retry("3", b"dead")));
-    assert_eq!(&wait_for(&mut client, "%DLQ%Group", 0, 0).body[..], b"dead");
+    let dead = wait_for(&mut client, "%DLQ%Group", 0, 0);
+    assert_eq!(
+        (&dead.body[..], dead.properties.get("DELAY")),
+        (&b"dead"[..], Some("-1")),
+        "4.2: it waits no more"
+    );
     clock.advance_ms(10_000);
     assert_eq!(&wait_for(&mut client, "%RETRY%Group", 0, 0).body[..], b"again");
     node.stop_and_wait().expect("a clean stop");
@@ -194,7 +217,16 @@ fn a_send_to_a_retry_topic_beyond_its_limit_is_a_dead_letter() {
     let node = start_with(dir.path(), &clock, false);
     let mut unknown = retry("0", b"x");
     unknown.fields.set("b", "%RETRY%Nobody");
-    let answer = Client::of(&node).call(unknown);
+    let mut client = Client::of(&node);
+    let answer = client.call(unknown);
     assert_eq!(answer.response_code(), ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST);
+    let header = ConsumerSendMsgBackHeader {
+        log_offset: dead.log_offset,
+        group: Text::from("Nobody"),
+        ..ConsumerSendMsgBackHeader::default()
+    };
+    let answer = client.call(request::<ConsumerSendMsgBack>(&header));
+    assert_eq!(answer.response_code(), ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST);
+    assert_eq!(answer.remark.as_deref(), Some("subscription group not exist, Nobody"));
     node.stop_and_wait().expect("a clean stop");
 }

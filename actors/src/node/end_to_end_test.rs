@@ -524,6 +524,9 @@ fn what_the_broker_stores_itself_wakes_a_held_pull() {
     let nowhere = [Own { record: record("Nowhere", 0), tags_code: 0 }];
     let refusal = runtime.block_on(store(&broker, &nowhere)).expect_err("no such topic");
     assert_eq!(refusal.code, ResponseCode::TOPIC_NOT_EXIST);
+    let in_front =
+        runtime.block_on(store(&broker, &[own[0], nowhere[0], own[1]])).expect("the first is stored");
+    assert_eq!(in_front.iter().map(|place| place.queue_offset).collect::<Vec<_>>(), [2]);
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Random histories against a plain model: messages, failures, retries, dead letters, transactions, with orderly
-//! restarts and crashes in between. The clock is turned by hand.
+//! Random histories against a plain model: messages, failures, retries, dead letters, transactions and their checks,
+//! with orderly restarts and crashes in between. The clock is turned by hand.
 //!
 //! Invariants:
-//! - every message ends delivered, dead, rolled back or pending, and is seen as often as the model says;
-//! - only a crash may bring a retry twice: the places of the delay levels are saved once a second, and what was
-//!   delivered since then is delivered again;
+//! - every message ends delivered, dead, rolled back, given up or pending, and is seen as often as the model says:
+//!   a crash brings nothing twice;
+//! - rounds of checks pass only where the history lets them: all other steps together take less than the time
+//!   between two of them;
 //! - a failure prints its seed and the step.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,23 +18,31 @@ use troupemq_codec::message::{Message, OffsetId};
 use troupemq_codec::request::*;
 use troupemq_store::ManualClock;
 
-use super::delivery_test::{NOW_MS, start, stored};
+use super::delivery_test::{NOW_MS, stored};
+use super::transaction_test::{Question, beat, produce_for, start_as};
 use crate::node::NodeHandle;
 use crate::testing::{Client, request, send_request};
 
 const RETRY: &str = "%RETRY%Group";
 const DEAD: &str = "%DLQ%Group";
+const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
+/// Time between two rounds of checks, ms.
+const ROUND_MS: i64 = 3_600_000;
+/// How often a producer is asked about a transaction.
+const CHECKS_MAX: i32 = 3;
 /// How often a message may be consumed again.
 const RETRIES_MAX: i32 = 3;
 /// The first delay levels, in ms.
 const LEVELS: [i64; 7] = [0, 1000, 5000, 10_000, 30_000, 60_000, 120_000];
 
 /// What has become of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Fate {
-    /// Half of a transaction that nobody decided, with its place.
-    Open((i64, i64)),
+    /// Half of a transaction that nobody decided, with its place and those of its copies.
+    Open(Vec<(i64, i64)>),
     RolledBack,
+    /// Asked about too often.
+    GivenUp,
     /// In its topic, not consumed yet.
     Visible,
     /// Failed so often, due again at this time.
@@ -57,12 +66,11 @@ struct History {
     node: NodeHandle,
     client: Client,
     fates: BTreeMap<u32, Fate>,
-    /// How many of the topic, of the retry topic and of the dead letters were consumed.
-    read: [i64; 3],
-    /// Retries that came since the last orderly stop: a crash may bring them again.
-    came: BTreeSet<(u32, i32)>,
-    may_come_again: BTreeSet<(u32, i32)>,
+    /// How many of the topic, of the retry topic, of the dead letters and of the given-up halves were consumed.
+    read: [i64; 4],
     dead: BTreeSet<u32>,
+    /// When the last round of checks passed, or the node was started.
+    round_ms: i64,
 }
 
 impl History {
@@ -72,6 +80,7 @@ impl History {
         let node = start(dir.path(), &clock);
         let client = Client::of(&node);
         History {
+            round_ms: NOW_MS,
             seed,
             dice: seed,
             clock,
@@ -79,9 +88,7 @@ impl History {
             node,
             client,
             fates: BTreeMap::new(),
-            read: [0; 3],
-            came: BTreeSet::new(),
-            may_come_again: BTreeSet::new(),
+            read: [0; 4],
             dead: BTreeSet::new(),
         }
     }
@@ -96,7 +103,7 @@ impl History {
     }
 
     fn step(&mut self) {
-        match self.roll(12) {
+        match self.roll(13) {
             0..=2 => self.send(),
             3 => self.half(),
             4 | 5 => self.decide(),
@@ -107,6 +114,7 @@ impl History {
             }
             10 if self.roll(3) == 0 => self.restart(),
             11 if self.roll(3) == 0 => self.crash(),
+            12 => self.check(),
             _ => self.consume(),
         }
     }
@@ -128,12 +136,17 @@ impl History {
 
     fn half(&mut self) {
         let id = self.next_id();
-        let properties = format!("TRAN_MSG\u{1}true\u{2}PGROUP\u{1}Payers\u{2}UNIQ_KEY\u{1}U{id}\u{2}");
-        let mut send = send_request("Work", 0, id.to_string().as_bytes(), &properties);
+        let place = self.half_of("Payers", &id.to_string());
+        self.fates.insert(id, Fate::Open(vec![place]));
+    }
+
+    fn half_of(&mut self, group: &str, body: &str) -> (i64, i64) {
+        let properties = format!("TRAN_MSG\u{1}true\u{2}PGROUP\u{1}{group}\u{2}UNIQ_KEY\u{1}U{body}\u{2}");
+        let mut send = send_request("Work", 0, body.as_bytes(), &properties);
         send.fields.set("f", "4");
         let header = stored(&self.client.call(send));
         let place: OffsetId = header.message_id.parse().expect("an offset id");
-        self.fates.insert(id, Fate::Open((header.queue_offset, place.log_offset)));
+        (header.queue_offset, place.log_offset)
     }
 
     /// Answers for a half message, also for one that was answered before.
@@ -143,26 +156,100 @@ impl History {
             return;
         }
         let (id, is_commit) = (self.roll(count), self.roll(2) == 0);
-        let Fate::Open(place) = self.fates[&id] else { return };
+        let Fate::Open(places) = self.fates[&id].clone() else { return };
+        // The first half, or any copy of it.
+        let mut place = || places[self.roll(u32::try_from(places.len()).unwrap()) as usize];
+        let (first, late) = (place(), place());
+        assert_eq!(self.end_transaction("Payers", first, is_commit), 0, "seed {}, {id}", self.seed);
+        self.fates.insert(id, if is_commit { Fate::Visible } else { Fate::RolledBack });
+        if self.roll(3) == 0 {
+            self.crash();
+        }
+        assert_ne!(self.end_transaction("Payers", late, true), 0, "seed {}, {id}", self.seed);
+    }
+
+    fn end_transaction(&mut self, group: &str, place: (i64, i64), is_commit: bool) -> i32 {
         let header = EndTransactionHeader {
-            producer_group: Text::from("Payers"),
+            producer_group: Text::from(group),
             queue_offset: place.0,
             log_offset: place.1,
             outcome: if is_commit { TRANSACTION_COMMIT } else { TRANSACTION_ROLLBACK },
             ..EndTransactionHeader::default()
         };
-        let end = request::<EndTransaction>(&header);
-        assert_eq!(self.client.call(end.clone()).code, 0, "seed {}, {id}", self.seed);
-        self.fates.insert(id, if is_commit { Fate::Visible } else { Fate::RolledBack });
-        if self.roll(3) == 0 {
-            self.crash();
+        self.client.call(request::<EndTransaction>(&header)).code
+    }
+
+    /// Lets a round of checks pass: what is open is asked about once, and given up in the end.
+    fn check(&mut self) {
+        // The oldest comes first in a round: when this one is asked about, all others were.
+        let last = self.half_of("Last", "last");
+        let mut producers = [produce_for(&self.node, "Payers"), produce_for(&self.node, "Last")];
+        let until_ms = self.round_ms + ROUND_MS;
+        while self.now_ms() < until_ms {
+            // No longer than a connection may be silent.
+            self.clock.advance_to((self.now_ms() + 60_000).min(until_ms));
+            if self.now_ms() < until_ms {
+                ["Payers", "Last"].iter().zip(&mut producers).for_each(|(group, producer)| {
+                    assert_eq!(producer.call(beat(group)).code, 0);
+                });
+            }
         }
-        let late = EndTransactionHeader { outcome: TRANSACTION_COMMIT, ..header };
-        assert_ne!(self.client.call(request::<EndTransaction>(&late)).code, 0, "seed {}, {id}", self.seed);
+        self.round_ms = until_ms;
+        let [mut payers, mut other] = producers;
+        let due = self
+            .fates
+            .values()
+            .filter(|fate| matches!(fate, Fate::Open(at) if checks(at) == CHECKS_MAX))
+            .count();
+        let asked = Question::wait(&mut other);
+        assert_eq!(asked.times(), Some("1"), "seed {}", self.seed);
+        assert_eq!(self.end_transaction("Last", last, false), 0, "seed {}", self.seed);
+        self.answer_questions(&mut payers);
+        assert_eq!(self.read_given_up(), due, "seed {}: {:?}", self.seed, self.fates);
+        for (group, producer) in [("Payers", &mut payers), ("Last", &mut other)] {
+            leave(producer, group);
+        }
+    }
+
+    /// One question about each transaction that may still be asked about; some are answered.
+    fn answer_questions(&mut self, payers: &mut Client) {
+        let asked = |fate: &&Fate| matches!(fate, Fate::Open(places) if checks(places) < CHECKS_MAX);
+        for _ in 0..self.fates.values().filter(asked).count() {
+            let question = Question::wait(payers);
+            let id = self.id_of(&question.message, 0);
+            let Some(Fate::Open(places)) = self.fates.get_mut(&id) else {
+                panic!("seed {}: {id} is asked about and decided", self.seed);
+            };
+            places.push(question.at());
+            assert_eq!(
+                question.times(),
+                Some(checks(places).to_string().as_str()),
+                "seed {}, {id}",
+                self.seed
+            );
+            let is_commit = self.roll(2) == 0;
+            if self.roll(3) == 0 {
+                assert_eq!(self.end_transaction("Payers", question.at(), is_commit), 0, "seed {}", self.seed);
+                self.fates.insert(id, if is_commit { Fate::Visible } else { Fate::RolledBack });
+            }
+        }
+    }
+
+    /// What was given up was asked about as often as it may be, and comes once. Tells how many came.
+    fn read_given_up(&mut self) -> usize {
+        let messages = self.pull(3);
+        let count = messages.len();
+        for message in messages {
+            let id = self.id_of(&message, 0);
+            let is_due = matches!(&self.fates[&id], Fate::Open(places) if checks(places) == CHECKS_MAX);
+            assert!(is_due, "seed {}: {id} was given up, but is {:?}", self.seed, self.fates[&id]);
+            self.fates.insert(id, Fate::GivenUp);
+        }
+        count
     }
 
     fn pull(&mut self, of: usize) -> Vec<Message> {
-        let topic = ["Work", RETRY, DEAD][of];
+        let topic = ["Work", RETRY, DEAD, GIVEN_UP][of];
         let answer = self.client.pull(topic, 0, self.read[of], "*");
         let messages =
             if answer.code == 0 { Message::decode_all(answer.body).expect("records") } else { Vec::new() };
@@ -186,16 +273,11 @@ impl History {
         loop {
             for message in self.pull(1) {
                 let id = self.id_of(&message, message.reconsume_times);
-                let (times, fate) = (message.reconsume_times, self.fates[&id]);
+                let (times, fate) = (message.reconsume_times, &self.fates[&id]);
                 let now_ms = self.now_ms();
                 let is_due =
-                    matches!(fate, Fate::Waits { due_ms, times: due } if due == times && due_ms <= now_ms);
-                if !is_due {
-                    let again = self.may_come_again.remove(&(id, times));
-                    assert!(again, "seed {}: {id} came for the {times}. time, but is {fate:?}", self.seed);
-                    continue;
-                }
-                self.came.insert((id, times));
+                    matches!(fate, Fate::Waits { due_ms, times: due } if *due == times && *due_ms <= now_ms);
+                assert!(is_due, "seed {}: {id} came for the {times}. time, but is {fate:?}", self.seed);
                 self.fates.insert(id, Fate::Again { times });
                 self.finish_or_fail(id, &message);
             }
@@ -263,10 +345,13 @@ impl History {
 
     fn restart(&mut self) {
         self.node.stop_and_wait().expect("a clean stop");
-        self.came.clear();
-        self.may_come_again.clear();
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
         self.node = start(self.dir.path(), &self.clock);
         self.client = Client::of(&self.node);
+        self.round_ms = self.now_ms();
     }
 
     /// Goes on with a copy of the files as they are at this moment.
@@ -274,10 +359,8 @@ impl History {
         let survived = tempfile::tempdir().unwrap();
         copy(self.dir.path(), survived.path());
         self.node.stop_and_wait().expect("a clean stop of what was left behind");
-        self.may_come_again.extend(self.came.iter().copied());
         self.dir = survived;
-        self.node = start(self.dir.path(), &self.clock);
-        self.client = Client::of(&self.node);
+        self.go_on();
     }
 
     /// Lets every retry come and checks that nothing else happens.
@@ -292,17 +375,44 @@ impl History {
         }
         self.restart();
         self.consume();
-        let ended =
-            |fate: &Fate| matches!(fate, Fate::Delivered | Fate::Dead | Fate::RolledBack | Fate::Open(_));
+        self.read_given_up();
+        let ended = |fate: &Fate| {
+            matches!(fate, Fate::Delivered | Fate::Dead | Fate::RolledBack | Fate::GivenUp | Fate::Open(_))
+        };
         assert!(self.fates.values().all(ended), "seed {}: {:?}", self.seed, self.fates);
         self.node.stop_and_wait().expect("a clean stop");
     }
 }
 
-/// Copies a folder as it is; what is renamed meanwhile is left out.
+/// How often a transaction was asked about that left these places.
+fn checks(places: &[(i64, i64)]) -> i32 {
+    i32::try_from(places.len() - 1).unwrap()
+}
+
+/// From now on nobody is there to be asked, whenever the connection is closed.
+fn leave(producer: &mut Client, group: &str) {
+    let header = UnregisterClientHeader {
+        client_id: Text::from("client-1"),
+        producer_group: Some(Text::from(group)),
+        consumer_group: None,
+    };
+    assert_eq!(producer.call(request::<UnregisterClient>(&header)).code, 0);
+}
+
+fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
+    start_as(dir, clock, |config| {
+        config.transaction_check_interval = ROUND_MS;
+        config.transaction_check_max = CHECKS_MAX;
+    })
+}
+
+/// Copies a folder as it is; what is renamed meanwhile is left out. The log comes last: it holds whatever the others
+/// speak of.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+    let mut entries: Vec<_> = std::fs::read_dir(from).unwrap().map(Result::unwrap).collect();
+    entries.sort_by_key(|entry| (entry.file_name() == "commitlog", entry.file_name()));
+    for entry in entries {
         let target = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &target);

@@ -119,6 +119,40 @@ fn a_member_that_commits_late_is_ignored_and_reported_and_a_seek_is_not() {
     assert_eq!(progress(&mut client, GROUP), Some(4));
 }
 
+/// 3.9: a push consumer that resets itself asks for an offset by time, commits what it holds for some seconds more,
+/// and then commits where it was told.
+#[test]
+fn a_member_goes_back_to_the_offset_at_a_time_that_it_asked_for_and_nowhere_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, mut client) = ten(dir.path());
+    pull(&mut client, 0);
+    commit(&mut client, 9);
+    let ask = |client: &mut Client| {
+        let header = SearchOffsetByTimestampHeader {
+            topic: Text::from("T"),
+            queue_id: 0,
+            timestamp_ms: 0,
+            boundary: None,
+        };
+        let answer = client.call_past_notices(request::<SearchOffsetByTimestamp>(&header));
+        assert_eq!(answer.fields.get("offset"), Some("0"));
+    };
+    // What a tool asks for opens no way to a member.
+    ask(&mut Client::of(&node));
+    commit(&mut client, 0);
+    assert_eq!(progress(&mut client, GROUP), Some(9));
+    ask(&mut client);
+    assert_eq!(commit(&mut client, 10).remark, None, "it still commits what it held");
+    pull(&mut client, 10);
+    commit(&mut client, 4);
+    assert_eq!(progress(&mut client, GROUP), Some(10), "nobody asked for 4");
+    assert_eq!(commit(&mut client, 0).remark, None);
+    assert_eq!(progress(&mut client, GROUP), Some(0));
+    assert_eq!(commit(&mut client, 10).remark, None);
+    commit(&mut client, 0);
+    assert_eq!(progress(&mut client, GROUP), Some(10), "the way counts once");
+}
+
 #[test]
 fn a_consumer_that_pulls_sets_its_own_position() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,6 +196,42 @@ fn a_reset_by_offset_stays_within_the_queue_and_one_without_a_time_goes_to_the_e
     assert_eq!(no_topic.response_code(), ResponseCode::TOPIC_NOT_EXIST);
     let no_group = reset(&mut client, |header| header.group = Text::from("none"));
     assert_eq!(no_group.response_code(), ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST);
+}
+
+// 3.9 #83: no other queue is affected by the reset of one.
+#[test]
+fn a_reset_of_one_queue_leaves_the_others_where_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_node, mut client) = ten(dir.path());
+    (0..5).for_each(|number| assert_eq!(client.produce("T", 1, &[number], "").code, 0));
+    commit(&mut client, 9);
+    let of_next = |queue_offset| {
+        let (group, topic) = (Text::from(GROUP), Text::from("T"));
+        request::<UpdateConsumerOffset>(&UpdateConsumerOffsetHeader {
+            group,
+            topic,
+            queue_id: 1,
+            queue_offset,
+        })
+    };
+    assert_eq!(client.call_past_notices(of_next(3)).code, 0);
+    let to_two = |header: &mut InvokeBrokerToResetOffsetHeader| {
+        (header.queue_id, header.queue_offset) = (Some(0), Some(2));
+    };
+    assert_eq!(offsets_of(&reset(&mut client, to_two)), [(0, 2)]);
+    let header = QueryConsumerOffsetHeader {
+        group: Text::from(GROUP),
+        topic: Text::from("T"),
+        queue_id: 1,
+        zero_if_not_found: Some(false),
+    };
+    let answer = client.call_past_notices(request::<QueryConsumerOffset>(&header));
+    assert_eq!(answer.fields.get("offset"), Some("3"));
+    let header = PullMessageHeader { group: Text::from(GROUP), ..pull_header("T", 1, 3, "*") };
+    let answer = client.call_past_notices(request::<PullMessage>(&header));
+    assert_eq!((answer.code, Message::decode_all(answer.body).unwrap().len()), (0, 2));
+    assert_eq!(client.call_past_notices(of_next(5)).remark, None, "its commits count");
+    assert_eq!(progress(&mut client, GROUP), Some(2));
 }
 
 // 3.9 #82: 14 answers the reset value until consumed; the next pull of that queue answers 21 with nextBeginOffset

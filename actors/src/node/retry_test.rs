@@ -299,3 +299,50 @@ fn a_message_that_waits_cannot_be_sent_back() {
     assert!(node.broker().unwrap().directory.topic(DEAD).is_none());
     node.stop_and_wait().expect("a clean stop");
 }
+
+/// 3.11 #111, 4.2: a client before 4.6.1 leaves the marks of a transaction in a message that it sends to be retried.
+#[test]
+fn a_retry_that_says_it_is_half_of_a_transaction_is_a_retry() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    let _member = join(&node, "Group");
+    for (times, limit) in [("1", "16"), ("3", "2")] {
+        let properties = "TRAN_MSG\u{1}true\u{2}DELAY\u{1}3\u{2}RETRY_TOPIC\u{1}Work\u{2}";
+        let mut send = send_request(RETRY, 0, times.as_bytes(), properties);
+        for (key, value) in [("f", "4"), ("j", times), ("l", limit)] {
+            send.fields.set(key, value);
+        }
+        send.version = NEW;
+        stored(&client.call(send));
+    }
+    clock.advance_ms(10_000);
+    for (topic, body) in [(RETRY, &b"1"[..]), (DEAD, &b"3"[..])] {
+        let message = wait_for(&mut client, topic, 0, 0);
+        assert_eq!((&message.body[..], message.sys_flag & 12), (body, 0), "{topic}");
+    }
+    node.stop_and_wait().expect("a clean stop");
+}
+
+/// 4.3: the queues of a retry topic are those that it has, however many its group asks for since.
+#[test]
+fn a_group_that_asks_for_more_retry_queues_later_gets_every_retry() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    put_group(&mut client, 16, 1);
+    let _member = join(&node, "Group");
+    put_group(&mut client, 16, 3);
+    for at in 0..9_i64 {
+        stored(&client.produce("Work", 0, &b"longer and longer"[..usize::try_from(at).unwrap() + 1], ""));
+        let message = wait_for(&mut client, "Work", 0, at);
+        assert_eq!(client.call(back(&message, 1, (None, NEW))).code, 0);
+    }
+    clock.advance_ms(1000);
+    (0..9).for_each(|at| assert_eq!(wait_for(&mut client, RETRY, 0, at).reconsume_times, 1));
+    let queues = &node.broker().unwrap().queues;
+    assert!(queues.get(RETRY, 1).is_none() && queues.get(RETRY, 2).is_none(), "nobody reads there");
+    node.stop_and_wait().expect("a clean stop");
+}

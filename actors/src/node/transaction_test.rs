@@ -26,14 +26,18 @@ const OPS: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
 const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
 
 /// A node whose broker is configured by `change`.
-fn start_as(dir: &Path, clock: &Arc<ManualClock>, change: impl FnOnce(&mut BrokerConfig)) -> NodeHandle {
+pub(super) fn start_as(
+    dir: &Path,
+    clock: &Arc<ManualClock>,
+    change: impl FnOnce(&mut BrokerConfig),
+) -> NodeHandle {
     let mut config = small_broker(dir);
     config.clock = NodeClock(clock.clone());
     change(&mut config.broker.as_mut().expect("a small broker has one").config);
     Node::start(config).expect("a small broker starts")
 }
 
-fn beat(group: &str) -> Command {
+pub(super) fn beat(group: &str) -> Command {
     let data = HeartbeatData {
         client_id: Text::from("client-1"),
         producer_data_set: vec![ProducerData { group_name: Text::from(group) }],
@@ -49,7 +53,7 @@ pub(super) fn produce_for(node: &NodeHandle, group: &str) -> Client {
     client
 }
 
-fn ending(group: &str, at: (i64, i64), outcome: i32) -> EndTransactionHeader {
+pub(super) fn ending(group: &str, at: (i64, i64), outcome: i32) -> EndTransactionHeader {
     EndTransactionHeader {
         producer_group: Text::from(group),
         queue_offset: at.0,
@@ -69,7 +73,7 @@ fn refused(answer: &Command, remark: &str) {
 }
 
 /// A send of half of a transaction.
-fn half_request(uniq_key: &str, more: &str) -> Command {
+pub(super) fn half_request(uniq_key: &str, more: &str) -> Command {
     let properties =
         format!("TRAN_MSG\u{1}true\u{2}PGROUP\u{1}Payers\u{2}UNIQ_KEY\u{1}{uniq_key}\u{2}{more}");
     let mut send = send_request("Paid", 1, uniq_key.as_bytes(), &properties);
@@ -78,7 +82,7 @@ fn half_request(uniq_key: &str, more: &str) -> Command {
 }
 
 /// The queue offset in the half topic and the log offset that the answer to a send names.
-fn place(answer: &Command) -> (i64, i64) {
+pub(super) fn place(answer: &Command) -> (i64, i64) {
     let header = stored(answer);
     let id: OffsetId = header.message_id.parse().expect("an offset id");
     (header.queue_offset, id.log_offset)
@@ -91,8 +95,8 @@ pub(super) fn half(client: &mut Client, uniq_key: &str, more: &str) -> (i64, i64
 
 /// A question that a producer was asked.
 pub(super) struct Question {
-    header: CheckTransactionStateHeader,
-    message: Message,
+    pub(super) header: CheckTransactionStateHeader,
+    pub(super) message: Message,
 }
 
 impl Question {
@@ -111,11 +115,11 @@ impl Question {
         self.header.message_id.clone().expect("a question names its message")
     }
 
-    fn at(&self) -> (i64, i64) {
+    pub(super) fn at(&self) -> (i64, i64) {
         (self.header.queue_offset, self.header.log_offset)
     }
 
-    fn times(&self) -> Option<&str> {
+    pub(super) fn times(&self) -> Option<&str> {
         self.message.properties.get("TRANSACTION_CHECK_TIMES")
     }
 }
@@ -279,12 +283,19 @@ fn a_lost_producer_is_replaced_by_another_of_its_group_and_no_check_counts_befor
     drop(client);
     let mut stranger = produce_for(&node, "Others");
     let mut client = Client::of(&node);
-    for _ in 0..20 {
+    let mut younger = half_request("Younger", "");
+    younger.fields.set("i", "TRAN_MSG\u{1}true\u{2}PGROUP\u{1}Others\u{2}UNIQ_KEY\u{1}Younger\u{2}");
+    stored(&client.call(younger));
+    for times in 1..=3 {
         clock.advance_ms(30_000);
-        // A round has passed when a later one may begin: the rounds wait in real time, so this waits for none.
+        // The oldest comes first in a round: when this one is asked about, the other was passed.
+        assert_eq!(Question::wait(&mut stranger).times(), Some(times.to_string().as_str()));
         assert_eq!(stranger.call(beat("Others")).code, 0);
     }
-    assert_eq!(count(&mut client, "RMQ_SYS_TRANS_HALF_TOPIC", 0), 1, "nobody was asked, nothing was counted");
+    let halves =
+        Message::decode_all(client.pull("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, "*").body).expect("records");
+    let lost = halves.iter().filter(|half| &half.body[..] == b"Q").count();
+    assert_eq!((lost, halves.len()), (1, 5), "nobody was asked about it, nothing was counted");
     let mut second = produce_for(&node, "Payers");
     clock.advance_ms(30_000);
     let asked = Question::wait(&mut second);

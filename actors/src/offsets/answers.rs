@@ -20,8 +20,9 @@ use troupemq_store::consume_queue::Boundary;
 use troupemq_store::{ConsumeQueue, Unit};
 
 use super::progress::Committed;
-use super::{CommitOffset, GroupQueue, MoveOffset, QueryOffset};
+use super::{AskedBack, CommitOffset, GroupQueue, MoveOffset, QueryOffset};
 use crate::cast::BrokerCast;
+use crate::heartbeat::ConsumerGroupsOf;
 use crate::heartbeat::answers::group_view;
 use crate::net::{Answer, Call, Refusal};
 use crate::rebalance::ReadsWherePut;
@@ -150,6 +151,12 @@ pub async fn search_by_time(cast: &BrokerCast, call: &Call) -> Answer {
             actix_rt::task::spawn_blocking(search).await.map_err(|_| Refusal::gone("the reader"))?
         }
     };
+    // A consumer that resets itself commits what it is told here.
+    let groups = cast.heartbeats.send(ConsumerGroupsOf(call.link.id())).await?;
+    if !groups.is_empty() {
+        let SearchOffsetByTimestampHeader { topic, queue_id, .. } = header;
+        cast.offsets.send(AskedBack { groups, topic, queue_id, to: queue_offset }).await?;
+    }
     Ok(success(&SearchOffsetByTimestampReplyHeader { queue_offset }))
 }
 

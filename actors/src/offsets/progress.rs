@@ -5,7 +5,8 @@
 //! - while a reset is pending it is what a question answers, and commits are left aside until the reset is
 //!   handed to a pull or a pop;
 //! - progress goes back only where something asked for it: a reset, a pull from further back (a consumer that seeks),
-//!   the broker's own answer that an offset does not exist, a pull consumer or a tool that sets it. A commit that
+//!   the broker's own answer that an offset does not exist or lies at a time that a member asked for, a pull consumer
+//!   or a tool that sets it. A commit that
 //!   merely comes late, from a push consumer whose queue another has taken over, is left aside;
 //! - the version moves with every 500th commit and with every reset, so that slaves notice.
 //!

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - a member is a connection: two connections with one client id are two members, listed once;
 //! - a subscription is replaced only by one with a greater version; a topic no longer named is dropped;
-//! - a change is a new connection, a topic more or a topic less: only these call for a rebalance;
+//! - a change is a new connection, a topic more or a topic less: only these call for a rebalance, and all of them do;
 //! - what a group reads is forgotten with its last member: the next one begins it anew, whatever its versions are.
 
 use std::collections::BTreeMap;
@@ -75,10 +75,11 @@ impl Members {
             return Changed { refused: true, ..Changed::default() };
         }
         self.members.insert(beat.link, beat.member);
-        let Some(subscriptions) = beat.subscriptions else {
-            return Changed { fingerprint: self.fingerprint != beat.fingerprint, ..Changed::default() };
-        };
         self.kind = Some((beat.consume_type, beat.message_model, beat.consume_from_where));
+        let Some(subscriptions) = beat.subscriptions else {
+            let fingerprint = self.fingerprint != beat.fingerprint;
+            return Changed { members_or_topics: is_new, fingerprint, refused: false };
+        };
         let fingerprint = beat.fingerprint == 0 || self.fingerprint != beat.fingerprint;
         self.fingerprint = beat.fingerprint;
         let topics = self.subscribe(subscriptions);
@@ -149,7 +150,7 @@ impl Members {
         &self.subscriptions
     }
 
-    /// Kind of consumer, model and starting point as the last full heartbeat said.
+    /// Kind of consumer, model and starting point as the last heartbeat said.
     #[must_use]
     pub fn kind(&self) -> Option<(ConsumeType, MessageModel, ConsumeFromWhere)> {
         self.kind
@@ -239,6 +240,24 @@ mod tests {
         assert_eq!(members.beat(short.clone()), Changed::default());
         assert!(members.beat(Beat { fingerprint: 78, ..short }).fingerprint);
         assert_eq!(members.subscriptions().len(), 1);
+    }
+
+    /// 3.6 #50: whoever comes back without saying what it reads is a member that comes, too.
+    #[test]
+    fn a_new_connection_is_a_change_whether_its_heartbeat_is_short_or_full() {
+        let mut members = Members::default();
+        let full = Beat { fingerprint: 77, ..beat(1, "a", &[("t", 1)]) };
+        members.beat(full.clone());
+        let short = Beat { link: LinkId(2), subscriptions: None, ..full.clone() };
+        let wanted = Changed { members_or_topics: true, ..Changed::default() };
+        assert_eq!(members.beat(short.clone()), wanted);
+        assert_eq!(members.beat(short.clone()), Changed::default());
+        for link in [LinkId(1), LinkId(2)] {
+            members.leave(link);
+        }
+        // After the last has left, even the kind of the group is what the next one says.
+        let short = Beat { message_model: MessageModel::Broadcasting, ..short };
+        assert!(members.beat(short).fingerprint && members.is_broadcast());
     }
 
     #[test]

@@ -213,7 +213,12 @@ fn recorded_replies_go_the_way_they_went_with_java() {
             };
             let java = &frame.command;
             match (frame.is_from_server, java.code) {
-                (false, HeartBeat::CODE | SendReplyMessageV2::CODE) => client.send_as(java),
+                (false, HeartBeat::CODE) => {
+                    client.send_as(java);
+                    // A reply that comes before the requester is known would find nobody.
+                    next(&|command| command.opaque == java.opaque && command.is_response());
+                }
+                (false, SendReplyMessageV2::CODE) => client.send_as(java),
                 // The requester's answer to the push, under the number that ours has.
                 (false, 0) => {}
                 (true, PushReplyMessageToClient::CODE) => {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
-    INNER_MULTI_QUEUE_OFFSET, POP_CK, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSIENT_PREFIX,
-    UNIQ_KEY, put_property,
+    DELAY, INNER_MULTI_QUEUE_OFFSET, POP_CK, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS,
+    TRANSIENT_PREFIX, UNIQ_KEY, put_property,
 };
 use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch, sys_flag};
 use troupemq_codec::request::{SendBatchMessage, SendView};
@@ -24,7 +24,7 @@ use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome};
 use crate::config::BrokerConfig;
-use crate::detour::{Detour, Wish};
+use crate::detour::Wish;
 use crate::directory::QueueView;
 use crate::heartbeat::answers::group_view;
 use crate::held::hold;
@@ -53,6 +53,9 @@ const SPARE_SMALL_MAX: usize = 512;
 const SMALL_BYTES: usize = 16 << 10;
 /// Topic names longer than this cannot be sent to in batches.
 const BATCH_TOPIC_MAX: usize = 127;
+
+/// The level of a dead letter.
+const NO_LEVEL: &str = "-1";
 
 /// Properties that name a delivery time; a delay level wins over them.
 const TIMES: [&str; 3] = [TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS];
@@ -329,6 +332,8 @@ impl Bench {
                 queue_nums: send.default_topic_queues,
             })));
         };
+        // What a client left of a transaction in the flags would hide the message from its queue one day.
+        send.sys_flag = sys_flag::with_transaction(send.sys_flag, 0);
         if place.topic.config.topic_filter_type == TopicFilterType::MultiTag {
             send.sys_flag |= sys_flag::MULTI_TAGS;
         }
@@ -426,7 +431,7 @@ impl Bench {
     ) -> Result<Range<usize>, Refusal> {
         let Target { cast, config, wire, send, place, queue, is_dead } = *target;
         let marks = Marks::of(PropertiesView(piece.properties));
-        if let Some(properties) = cleaned(&marks, piece.properties) {
+        if let Some(properties) = cleaned(&marks, piece.properties, is_dead) {
             return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
         }
         marks.check(cast, send.sys_flag)?;
@@ -449,7 +454,7 @@ impl Bench {
             topic: detour.as_ref().map_or(&*place.name, |detour| detour.topic),
             queue_id: detour.as_ref().map_or(queue.queue_id, |detour| detour.queue.queue_id()),
             flag: piece.flag,
-            sys_flag: stored_flags(send.sys_flag, detour.as_ref()),
+            sys_flag: send.sys_flag,
             born_timestamp_ms: send.born_timestamp_ms,
             born_host: wire.peer(),
             store_host: cast.advertised,
@@ -508,14 +513,16 @@ fn refuse(cast: &BrokerCast, wire: &Rc<Wire>, view: &CommandView<'_>, refusal: &
     }
 }
 
-/// The properties of a message without those that must not be stored; none if it has no such.
-fn cleaned(marks: &Marks<'_>, text: &[u8]) -> Option<Properties> {
+/// The properties of a message without those that must not be stored; none if it has no such. A dead letter says
+/// that it waits for nothing.
+fn cleaned(marks: &Marks<'_>, text: &[u8], is_dead: bool) -> Option<Properties> {
     let view = PropertiesView(text);
     let transient: Vec<&str> = match view.has_transient() {
         true => view.iter().map(|(name, _)| name).filter(|name| name.starts_with(TRANSIENT_PREFIX)).collect(),
         false => Vec::new(),
     };
-    if !marks.needs_cleaning() && transient.is_empty() && !light::is_numbered(marks.light, text) {
+    let dies = is_dead && marks.level != Some(NO_LEVEL);
+    if !marks.needs_cleaning() && transient.is_empty() && !light::is_numbered(marks.light, text) && !dies {
         return None;
     }
     let mut properties = Properties::parse(Bytes::copy_from_slice(text));
@@ -524,13 +531,10 @@ fn cleaned(marks: &Marks<'_>, text: &[u8]) -> Option<Properties> {
     for name in [POP_CK].iter().chain(with_level).chain(with_queues).chain(&transient) {
         properties.remove(name);
     }
+    if dies {
+        properties.set(DELAY, NO_LEVEL);
+    }
     Some(properties)
-}
-
-/// The flags a record is stored with: what waits as half of a transaction is plain in its queue.
-fn stored_flags(flags: i32, detour: Option<&Detour>) -> i32 {
-    let is_half = detour.is_some_and(|detour| detour.is_half);
-    if is_half { sys_flag::with_transaction(flags, 0) } else { flags }
 }
 
 /// Where a part of the properties lies in a record whose properties begin at `start`.

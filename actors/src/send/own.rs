@@ -3,12 +3,14 @@
 //! Invariants:
 //! - they go the way of a client's send: one append, dispatched and flushed before the answer;
 //! - the messages of one call are stored together, in their order, or their tail is refused with its cause;
-//! - no limit of clients applies but the format's: what was accepted once is never lost to a smaller limit.
+//! - no limit of clients applies but the format's: what was accepted once is never lost to a smaller limit, nor to what
+//!   the broker wants to note in it.
 
 use std::sync::Arc;
 
 use troupemq_codec::ResponseCode;
-use troupemq_codec::message::{NewRecord, sys_flag};
+use troupemq_codec::message::properties::PROPERTIES_MAX_BYTES;
+use troupemq_codec::message::{NewRecord, Properties, sys_flag};
 use troupemq_store::{AppendBatch, ConsumeQueue, StoreError};
 
 use crate::cast::BrokerCast;
@@ -73,11 +75,22 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
     let mut batch = AppendBatch::default();
     let mut queues: Vec<Arc<QueueView>> = Vec::new();
     for message in messages {
-        let (units, view) = queue_of(cast, &message.record)?;
         let start = batch.bytes.len();
-        message.record.encode(&mut batch.bytes).map_err(|error| {
-            Refusal::new(ResponseCode::MESSAGE_ILLEGAL, format!("the message is illegal: {error}"))
-        })?;
+        let encoded = queue_of(cast, &message.record).and_then(|queue| {
+            message.record.encode(&mut batch.bytes).map(|()| queue).map_err(|error| {
+                Refusal::new(ResponseCode::MESSAGE_ILLEGAL, format!("the message is illegal: {error}"))
+            })
+        });
+        let (units, view) = match encoded {
+            Ok(queue) => queue,
+            Err(refusal) if batch.records.is_empty() => return Err(refusal),
+            Err(refusal) => {
+                let (topic, remark) = (message.record.topic, refusal.remark);
+                tracing::warn!(topic, remark, "only the messages in front of one are stored");
+                batch.bytes.truncate(start);
+                break;
+            }
+        };
         let advance = u16::from(sys_flag::is_visible(message.record.sys_flag));
         batch.push(start, units, advance, message.tags_code);
         let light = light::queues_of(cast, &message.record);
@@ -91,6 +104,17 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
         }
     }
     Ok((batch, queues))
+}
+
+/// Sets a property if there is room for it in a record; tells whether it is set.
+pub fn set_if_room(properties: &mut Properties, name: &str, value: &str) -> bool {
+    let mut longer = properties.clone();
+    longer.set(name, value);
+    let fits = longer.encoded().len() <= PROPERTIES_MAX_BYTES;
+    if fits {
+        *properties = longer;
+    }
+    fits
 }
 
 /// The queue of a record, and its view if its topic has (still) so many queues.
@@ -112,5 +136,23 @@ fn queue_of(
             let remark = format!("queue {} of topic[{}] is illegal", record.queue_id, record.topic);
             Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_property_is_set_where_there_is_room_for_it_to_the_byte() {
+        // A name, two marks and a value that leave 26 bytes.
+        let value = "v".repeat(PROPERTIES_MAX_BYTES - 26 - 3);
+        let mut properties = Properties::default();
+        assert!(set_if_room(&mut properties, "n", &value));
+        assert!(!set_if_room(&mut properties, "TRANSACTION_CHECK_TIMES", "10"), "27 bytes");
+        assert_eq!(properties.encoded().len(), PROPERTIES_MAX_BYTES - 26);
+        assert!(set_if_room(&mut properties, "TRANSACTION_CHECK_TIMES", "1"), "26 bytes");
+        assert!(set_if_room(&mut properties, "TRANSACTION_CHECK_TIMES", "2"), "in place of the former");
+        assert_eq!(properties.get("TRANSACTION_CHECK_TIMES"), Some("2"));
     }
 }

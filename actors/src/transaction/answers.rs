@@ -11,10 +11,10 @@ use troupemq_codec::request::{
 };
 use troupemq_codec::{Command, ResponseCode, Text};
 
-use super::check::{Copied, copy};
+use super::check::{Copied, copy, settle};
 use super::ends::End;
 use super::records::{GIVEN_UP_TOPIC, HalfView};
-use super::{Decide, Decided, Decision};
+use super::{Decide, Decision};
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::held::hold;
@@ -58,16 +58,6 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
     cast.transactions.try_send(end).map_err(|_undelivered| gone())?;
     waiting.await.map_err(|_lost| gone())??;
     Ok(Command::response(ResponseCode::SUCCESS))
-}
-
-/// Tells the owner of the half messages what became of a decision.
-async fn settle(cast: &BrokerCast, queue_offset: i64, stored: Result<i64, Refusal>) -> Result<(), Refusal> {
-    let decided = match &stored {
-        Ok(op_offset) => Decided::Stored { queue_offset, op_offset: *op_offset },
-        Err(_) => Decided::Failed { queue_offset },
-    };
-    cast.transactions.send(decided).await?;
-    stored.map(drop)
 }
 
 fn check(cast: &BrokerCast, header: &EndTransactionHeader, half: &HalfView<'_>) -> Result<(), Refusal> {
@@ -115,7 +105,7 @@ pub async fn resume_check(cast: &BrokerCast, call: &Call) -> Answer {
     match cast.transactions.send(wanted).await? {
         Decision::Begun(open) => {
             let copied = copy(cast, &half, Copied { checks: 0, instead_of: Some(open) }).await;
-            settle(cast, open, copied.map(|copied| copied.op_offset)).await?;
+            settle(&cast.transactions, open, copied.map(|copied| copied.op_offset)).await?;
         }
         Decision::Over if topic == GIVEN_UP_TOPIC => {
             copy(cast, &half, Copied { checks: 0, instead_of: None }).await?;

@@ -2,6 +2,8 @@
 //!
 //! Invariants:
 //! - a half message is asked about when it is old enough, once a round, and at most as often as configured;
+//! - a check that no producer took is not counted;
+//! - one half message that cannot be stored again holds up no other;
 //! - who is asked gets the offsets of the newest copy, so that its answer finds it;
 //! - a half message that waits while very many after it are done is moved behind them, uncounted, so that a restart
 //!   need not read all of those.
@@ -13,7 +15,7 @@ use actix::Addr;
 use troupemq_codec::message::Properties;
 use troupemq_codec::message::properties::WAIT;
 use troupemq_codec::request::{CheckTransactionState, CheckTransactionStateHeader};
-use troupemq_codec::{Command, Text};
+use troupemq_codec::{Command, ResponseCode, Text};
 
 use super::records::{GIVEN_UP_TOPIC, HalfView, op};
 use super::{Decide, Decided, Decision, Forget, OpenFrom, RoundEnded, TransactionChecker};
@@ -23,7 +25,7 @@ use crate::detour::HALF_TOPIC;
 use crate::heartbeat::ProducersInTurn;
 use crate::net::{Link, Refusal, ToSession};
 use crate::query::record_at;
-use crate::send::{StoredOwn, store};
+use crate::send::{StoredOwn, set_if_room, store};
 use crate::topics::EnsureGroupTopic;
 
 /// Half messages looked at together.
@@ -98,7 +100,15 @@ async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<
             if view.record.store_timestamp_ms() >= started_ms {
                 return Ok(());
             }
-            look_at(cast, checker, (*queue_offset, *queue_offset < open.move_below), &view).await?;
+            let place = (*queue_offset, *queue_offset < open.move_below);
+            match look_at(cast, checker, place, &view).await {
+                // One that cannot be stored again does not hold up those behind it.
+                Err(refusal) if refusal.code == ResponseCode::MESSAGE_ILLEGAL => {
+                    let remark = refusal.remark;
+                    tracing::warn!(queue_offset, log_offset, remark, "a half message is left as it is");
+                }
+                looked => looked?,
+            }
         }
     }
 }
@@ -121,25 +131,53 @@ async fn look_at(
             verdict = Verdict::Leave;
         }
     }
-    if verdict == Verdict::Leave && !is_in_the_way {
-        return Ok(());
+    match verdict {
+        Verdict::Leave if is_in_the_way => copy_uncounted(cast, checker, view, queue_offset).await,
+        Verdict::Leave => Ok(()),
+        Verdict::Ask => ask(cast, checker, view, (queue_offset, &links)).await,
+        Verdict::GiveUp => match begin(checker, view, queue_offset).await? {
+            Some(open) => settle(checker, open, give_up(cast, view, open).await).await,
+            None => Ok(()),
+        },
     }
-    let wanted = Decide { queue_offset, uniq_key: Text::from(view.uniq_key) };
-    let Decision::Begun(queue_offset) = checker.send(wanted).await? else { return Ok(()) };
-    let replaced = match verdict {
-        Verdict::Ask => ask(cast, view, (queue_offset, &links)).await,
-        Verdict::GiveUp => give_up(cast, view, queue_offset).await,
-        Verdict::Leave => {
-            let moved = Copied { checks: view.checks, instead_of: Some(queue_offset) };
-            copy(cast, view, moved).await.map(|copied| copied.op_offset)
-        }
-    };
-    let decided = match &replaced {
+}
+
+/// The half message that is open now of a transaction that nobody else decides meanwhile.
+async fn begin(
+    checker: &Addr<TransactionChecker>,
+    view: &HalfView<'_>,
+    queue_offset: i64,
+) -> Result<Option<i64>, Refusal> {
+    match checker.send(Decide { queue_offset, uniq_key: Text::from(view.uniq_key) }).await? {
+        Decision::Begun(open) => Ok(Some(open)),
+        Decision::Busy | Decision::Over => Ok(None),
+    }
+}
+
+/// Tells the owner of the half messages what became of a decision.
+pub(super) async fn settle(
+    checker: &Addr<TransactionChecker>,
+    queue_offset: i64,
+    stored: Result<i64, Refusal>,
+) -> Result<(), Refusal> {
+    let decided = match &stored {
         Ok(op_offset) => Decided::Stored { queue_offset, op_offset: *op_offset },
         Err(_) => Decided::Failed { queue_offset },
     };
     checker.send(decided).await?;
-    replaced.map(|_| ())
+    stored.map(drop)
+}
+
+/// Puts a copy with the number of checks as `view` tells it in the place of a half message.
+async fn copy_uncounted(
+    cast: &BrokerCast,
+    checker: &Addr<TransactionChecker>,
+    view: &HalfView<'_>,
+    queue_offset: i64,
+) -> Result<(), Refusal> {
+    let Some(open) = begin(checker, view, queue_offset).await? else { return Ok(()) };
+    let copied = copy(cast, view, Copied { checks: view.checks, instead_of: Some(open) }).await;
+    settle(checker, open, copied.map(|copied| copied.op_offset)).await
 }
 
 /// The producers of the group whose connections live, beginning with another one each time.
@@ -165,7 +203,7 @@ pub(super) struct Copy {
 
 /// Puts a copy at the end of the half topic.
 pub(super) async fn copy(cast: &BrokerCast, view: &HalfView<'_>, how: Copied) -> Result<Copy, Refusal> {
-    let properties = view.with_checks(how.checks);
+    let properties = view.with_checks(how.checks).unwrap_or_else(|| view.properties());
     let pieces = [&properties.encoded()[..]];
     let again = view.copied(HALF_TOPIC, &pieces);
     let body = how.instead_of.map(|old| format!("{old},"));
@@ -181,39 +219,54 @@ pub(super) async fn copy(cast: &BrokerCast, view: &HalfView<'_>, how: Copied) ->
 }
 
 /// Puts a counted copy at the end of the half topic and asks the first producer that takes the question about it.
+/// A half message that has no room for the number is asked about where it is, until it is too old.
 async fn ask(
     cast: &BrokerCast,
+    checker: &Addr<TransactionChecker>,
     view: &HalfView<'_>,
     (old, links): (i64, &[Arc<Link>]),
-) -> Result<i64, Refusal> {
-    let counted = Copied { checks: view.checks.saturating_add(1), instead_of: Some(old) };
-    let mut copy = copy(cast, view, counted).await?;
-    // As Java's question says.
-    copy.properties.set(WAIT, "false");
-    let question = question(cast, view, (&copy.at, &copy.properties.encoded()[..]));
-    let is_asked = links.iter().any(|link| link.hand(ToSession::Push(question.clone())).is_ok());
-    if !is_asked {
-        tracing::info!(
-            group = view.group,
-            queue_offset = old,
-            "no producer took the question about a transaction"
-        );
+) -> Result<(), Refusal> {
+    let checks = view.checks.saturating_add(1);
+    if view.with_checks(checks).is_none() {
+        let here = (old, view.record.log_offset().cast_unsigned());
+        hand(links, view, question(cast, view, here, view.properties()));
+        return Ok(());
     }
-    Ok(copy.op_offset)
+    let Some(old) = begin(checker, view, old).await? else { return Ok(()) };
+    let counted = match copy(cast, view, Copied { checks, instead_of: Some(old) }).await {
+        Ok(counted) => counted,
+        Err(refusal) => return settle(checker, old, Err(refusal)).await,
+    };
+    let at = (counted.at.queue_offset, counted.at.log_offset);
+    let is_asked = hand(links, view, question(cast, view, at, counted.properties));
+    settle(checker, old, Ok(counted.op_offset)).await?;
+    if is_asked { Ok(()) } else { copy_uncounted(cast, checker, view, at.0).await }
 }
 
-fn question(cast: &BrokerCast, view: &HalfView<'_>, (copy, properties): (&StoredOwn, &[u8])) -> Command {
+/// Hands a question to the first producer that takes it; tells whether one did.
+fn hand(links: &[Arc<Link>], view: &HalfView<'_>, question: Command) -> bool {
+    let is_asked = links.iter().any(|link| link.hand(ToSession::Push(question.clone())).is_ok());
+    if !is_asked {
+        let (group, id) = (view.group, view.uniq_key);
+        tracing::info!(group, id, "no producer took the question about a transaction");
+    }
+    is_asked
+}
+
+fn question(cast: &BrokerCast, view: &HalfView<'_>, at: (i64, u64), mut properties: Properties) -> Command {
+    // As Java's question says.
+    set_if_room(&mut properties, WAIT, "false");
     let id = Text::from(view.uniq_key);
     let header = CheckTransactionStateHeader {
         topic: Some(Text::from_static(HALF_TOPIC)),
-        queue_offset: copy.queue_offset,
-        log_offset: copy.log_offset.cast_signed(),
+        queue_offset: at.0,
+        log_offset: at.1.cast_signed(),
         message_id: Some(id.clone()),
         transaction_id: Some(id),
-        offset_message_id: Some(Text::from(cast.message_ids.of(copy.log_offset).as_str())),
+        offset_message_id: Some(Text::from(cast.message_ids.of(at.1).as_str())),
         broker_name: Some(cast.broker_name.clone()),
     };
-    let body = view.question(properties, copy, cast.now_ms());
+    let body = view.question(&properties.encoded()[..], at, cast.now_ms());
     Command::request::<CheckTransactionState>(&header).oneway().with_body(body)
 }
 
@@ -241,14 +294,21 @@ fn verdict(
     if checks >= config.transaction_check_max || age_ms > reserved_ms {
         return Verdict::GiveUp;
     }
-    let immunity_ms = immunity_s.map_or(config.transaction_time_out, |seconds| seconds.saturating_mul(1000));
+    // -1 is no time of the producer's own, as in Java.
+    let own_s = immunity_s.filter(|seconds| *seconds != -1);
+    let immunity_ms = own_s.map_or(config.transaction_time_out, |seconds| seconds.saturating_mul(1000));
     // A producer whose clock is ahead is asked at once.
     if (0..=immunity_ms).contains(&age_ms) { Verdict::Leave } else { Verdict::Ask }
 }
 
 #[cfg(test)]
 mod tests {
+    use troupemq_codec::message::properties::TRANSACTION_CHECK_TIMES;
+    use troupemq_codec::message::{Message, OffsetId};
+    use troupemq_codec::request::SendMessageReplyHeader;
+
     use super::*;
+    use crate::testing::{Client, start_broker};
 
     #[test]
     fn a_round_begins_an_interval_after_the_last_and_never_while_one_goes() {
@@ -273,8 +333,35 @@ mod tests {
         assert_eq!(verdict(0, Some(60), 60_000), Verdict::Leave);
         assert_eq!(verdict(0, Some(60), 60_001), Verdict::Ask);
         assert_eq!(verdict(0, None, -1), Verdict::Ask);
+        assert_eq!(verdict(0, Some(-1), 6000), Verdict::Leave);
+        assert_eq!(verdict(0, Some(-1), 6001), Verdict::Ask);
+        assert_eq!(verdict(0, Some(-2), 1), Verdict::Ask);
         assert_eq!(verdict(14, None, 7000), Verdict::Ask);
         assert_eq!(verdict(15, None, 7000), Verdict::GiveUp);
         assert_eq!(verdict(0, None, 73 * 3_600_000), Verdict::GiveUp);
+    }
+
+    /// 3.11 #107: between the copy and the question the last producer went away.
+    #[test]
+    fn a_check_that_no_producer_takes_is_not_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = start_broker(dir.path());
+        let mut client = Client::of(&node);
+        let properties = "TRAN_MSG\u{1}true\u{2}PGROUP\u{1}Payers\u{2}UNIQ_KEY\u{1}U\u{2}";
+        let answer = client.produce("Paid", 0, b"half", properties);
+        let header: SendMessageReplyHeader = answer.header().expect("it is stored");
+        let log_offset = header.message_id.parse::<OffsetId>().expect("an offset id").log_offset;
+        let cast = node.broker().expect("a broker");
+        let bytes = record_at(&cast.log, log_offset.cast_unsigned()).expect("a record");
+        let view = HalfView::parse(&bytes).expect("a half message");
+        let gone = [Link::loose(7, cast.advertised)];
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(ask(cast, &cast.transactions, &view, (0, &gone))).expect("two copies are stored");
+        let halves = Message::decode_all(client.pull(HALF_TOPIC, 0, 0, "*").body).expect("records");
+        let checks: Vec<_> = halves.iter().map(|half| half.properties.get(TRANSACTION_CHECK_TIMES)).collect();
+        assert_eq!(checks, [None, Some("1"), Some("0")]);
+        let open = runtime.block_on(cast.transactions.send(OpenFrom(0))).expect("its owner lives");
+        let open: Vec<i64> = open.places.into_iter().map(|(queue_offset, _)| queue_offset).collect();
+        assert_eq!(open, [2], "the last copy stands for all");
     }
 }

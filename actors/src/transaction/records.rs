@@ -15,7 +15,7 @@ use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys
 use crate::cast::BrokerCast;
 use crate::detour::{Detour, HALF_TOPIC, Wish};
 use crate::net::Refusal;
-use crate::send::{Own, StoredOwn};
+use crate::send::{Own, set_if_room};
 use crate::timer::admit::TimeWish;
 
 /// Topic of the op messages. Java: `RMQ_SYS_TRANS_OP_HALF_TOPIC`.
@@ -125,20 +125,24 @@ impl<'a> HalfView<'a> {
         Own { record, tags_code: tags_code_of(self.tags) }
     }
 
-    /// The properties of a copy that was checked so often.
-    pub fn with_checks(&self, checks: i32) -> Properties {
-        let mut properties = Properties::parse(Bytes::copy_from_slice(self.record.properties().as_bytes()));
-        properties.set(TRANSACTION_CHECK_TIMES, &checks.to_string());
-        properties
+    /// The properties of a copy that was checked so often; none where they have no room for the number.
+    pub fn with_checks(&self, checks: i32) -> Option<Properties> {
+        let mut properties = self.properties();
+        set_if_room(&mut properties, TRANSACTION_CHECK_TIMES, &checks.to_string()).then_some(properties)
     }
 
-    /// The record that a producer is asked about: at the place of the copy, with the real target.
-    pub fn question(&self, properties: &[u8], at: &StoredOwn, now_ms: i64) -> Bytes {
+    /// Its properties as they are.
+    pub fn properties(&self) -> Properties {
+        Properties::parse(Bytes::copy_from_slice(self.record.properties().as_bytes()))
+    }
+
+    /// The record that a producer is asked about: at this place in its queue and in the log, with the real target.
+    pub fn question(&self, properties: &[u8], at: (i64, u64), now_ms: i64) -> Bytes {
         let pieces = [properties];
         let record = NewRecord { topic: self.topic, queue_id: self.queue_id, ..self.again(&pieces) };
         let mut bytes = BytesMut::with_capacity(record.encoded_len());
         if record.encode(&mut bytes).is_ok() {
-            fill_holes(&mut bytes, at.queue_offset, at.log_offset.cast_signed(), now_ms);
+            fill_holes(&mut bytes, at.0, at.1.cast_signed(), now_ms);
         }
         bytes.freeze()
     }

@@ -29,6 +29,7 @@ final class FilterScenarios {
         list.add("tags-same-hash", "3.7 #60: tags with the same hash are told apart", FilterScenarios::sameHash);
         list.add("offset-new-group", "3.8 #70: a new group on a young topic gets everything, whatever it wishes", FilterScenarios::newGroup);
         list.add("offset-reset-offline", "3.9 #83: a group without a member goes on at the time it was reset to", FilterScenarios::resetOffline);
+        list.add("offset-reset-own", "3.8 #72: a consumer that resets itself to a time goes on there", 120, FilterScenarios::resetOwn);
         list.add("offset-seek-back", "a consumer that seeks back commits from there", FilterScenarios::seekBack);
         list.suite("restart");
         list.add("restart-keeps-filters", "SQL92 filters hold for what comes while the group is away", 90, FilterScenarios::restart);
@@ -182,6 +183,20 @@ final class FilterScenarios {
         bed.admin.resetOffsetByTimestamp(topic, group, between, true);
         bed.pushing(group, topic, "*", inbox);
         inbox.awaitExactly(afterwards(), 40);
+    }
+
+    /** The client stops for ten seconds for each of its topics, and begins again with the next rebalance. */
+    private static void resetOwn(Bed bed) throws Exception {
+        String topic = bed.topic(1);
+        String group = bed.name("g");
+        Inbox inbox = new Inbox();
+        DefaultMQPushConsumer consumer = bed.pushing(group, topic, "*", inbox);
+        inbox.awaitExactly(Bed.send(bed.producer(), topic, "", "m", 20), 40);
+        Check.within(30, "20 committed", () -> committed(bed, group, topic) == 20);
+        consumer.getDefaultMQPushConsumerImpl().resetOffsetByTimeStamp(0);
+        Check.within(60, "20 messages once more", () -> inbox.size() >= 40);
+        Check.equal(40, inbox.size(), "deliveries");
+        Check.within(30, "20 committed again", () -> committed(bed, group, topic) == 20);
     }
 
     private static void seekBack(Bed bed) throws Exception {
