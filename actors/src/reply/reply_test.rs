@@ -205,6 +205,11 @@ fn recorded_replies_go_the_way_they_went_with_java() {
         for frame in &frames {
             let client = clients.entry(frame.conn).or_insert_with(|| Client::of(&node));
             let came = came.entry(frame.conn).or_default();
+            if !frame.is_from_server
+                && [HeartBeat::CODE, SendReplyMessageV2::CODE].contains(&frame.command.code)
+            {
+                client.send_as(&frame.command);
+            }
             let mut next = |wanted: &dyn Fn(&Command) -> bool| loop {
                 if let Some(at) = came.iter().position(wanted) {
                     return came.remove(at);
@@ -214,11 +219,9 @@ fn recorded_replies_go_the_way_they_went_with_java() {
             let java = &frame.command;
             match (frame.is_from_server, java.code) {
                 (false, HeartBeat::CODE) => {
-                    client.send_as(java);
                     // A reply that comes before the requester is known would find nobody.
                     next(&|command| command.opaque == java.opaque && command.is_response());
                 }
-                (false, SendReplyMessageV2::CODE) => client.send_as(java),
                 // The requester's answer to the push, under the number that ours has.
                 (false, 0) => {}
                 (true, PushReplyMessageToClient::CODE) => {
