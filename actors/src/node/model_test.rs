@@ -26,8 +26,8 @@ use crate::testing::{Client, request, send_request};
 const RETRY: &str = "%RETRY%Group";
 const DEAD: &str = "%DLQ%Group";
 const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
-/// Time between two rounds of checks, ms.
-const ROUND_MS: i64 = 3_600_000;
+/// Time between two rounds of checks, ms: 60 other steps take 40 s each at the most.
+const ROUND_MS: i64 = 2_500_000;
 /// How often a producer is asked about a transaction.
 const CHECKS_MAX: i32 = 3;
 /// How often a message may be consumed again.
@@ -187,7 +187,7 @@ impl History {
         let until_ms = self.round_ms + ROUND_MS;
         while self.now_ms() < until_ms {
             // No longer than a connection may be silent.
-            self.clock.advance_to((self.now_ms() + 60_000).min(until_ms));
+            self.clock.advance_to((self.now_ms() + 100_000).min(until_ms));
             if self.now_ms() < until_ms {
                 ["Payers", "Last"].iter().zip(&mut producers).for_each(|(group, producer)| {
                     assert_eq!(producer.call(beat(group)).code, 0);
