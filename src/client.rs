@@ -45,10 +45,12 @@ pub mod tls;
 mod trace;
 pub mod transaction;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 use troupemq_codec::request::{UpdateAndCreateTopic, UpdateAndCreateTopicHeader};
 
 use consumer::ConsumerBuilder;
@@ -56,6 +58,7 @@ use error::ClientError;
 use hub::Hub;
 use link::Credentials;
 use name_servers::List;
+use names::Names;
 use producer::ProducerBuilder;
 use queue::Queue;
 
@@ -102,7 +105,7 @@ impl Client {
     /// The client of a broker in this process; it must be called within a Tokio runtime.
     #[cfg(feature = "broker")]
     pub(crate) fn of(near: Arc<dyn near::Near>) -> Client {
-        let (hub, keeper) = Hub::start(Client::builder(), None, (Some(near), None));
+        let (hub, keeper) = Hub::start(Client::builder(), None, (Some(near), None), None);
         Client { hub, _keeper: Arc::new(keeper) }
     }
 
@@ -176,8 +179,7 @@ impl Client {
     pub async fn await_route(&self, topic: &str) -> Result<(), ClientError> {
         let mut tries = 1..=ROUTE_TRIES;
         loop {
-            self.hub.routes.doubt(topic);
-            match self.hub.route(topic).await {
+            match self.hub.routes.renew(&self.hub.peers, topic).await {
                 Err(ClientError::NoRoute { .. }) if tries.next().is_some() => {
                     tokio::time::sleep(ROUTE_PAUSE).await;
                 }
@@ -272,7 +274,8 @@ impl ClientBuilder {
             self.name_servers = list.read(self.request_timeout).await?;
         }
         let security = self.security().await?;
-        let (hub, keeper) = Hub::start(self, list, (None, security));
+        let peer = self.first_address().await;
+        let (hub, keeper) = Hub::start(self, list, (None, security), peer);
         let client = Client { hub, _keeper: Arc::new(keeper) };
         client.hub.reach_a_name_server().await?;
         Ok(client)
@@ -292,6 +295,22 @@ impl ClientBuilder {
             }
             (Some(url), true) => List::at(url).map(Some),
         }
+    }
+
+    /// The address of the first name server whose host is known, as far as that can be found out in time.
+    async fn first_address(&self) -> Option<SocketAddr> {
+        let names = Names::default();
+        let found = async {
+            for server in &self.name_servers {
+                if let Ok(addresses) = names.addresses(server).await
+                    && let Some(first) = addresses.first()
+                {
+                    return Some(*first);
+                }
+            }
+            None
+        };
+        timeout(self.connect_timeout, found).await.ok().flatten()
     }
 
     /// Reads the files of TLS, on a thread that may wait for a disk.

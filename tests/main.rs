@@ -10,6 +10,8 @@ mod bad_input;
 mod client;
 #[path = "end_to_end/client_calls.rs"]
 mod client_calls;
+#[path = "end_to_end/client_outage.rs"]
+mod client_outage;
 #[cfg(feature = "tls")]
 #[path = "end_to_end/client_tls.rs"]
 mod client_tls;

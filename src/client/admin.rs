@@ -187,8 +187,8 @@ impl Admin {
     /// # Errors
     /// [`ClientError::NoRoute`] if no name server knows the topic.
     pub async fn route(&self, topic: &str) -> Result<TopicRouteData, ClientError> {
-        self.client.hub.routes.doubt(topic);
-        Ok(self.client.hub.route(topic).await?.data.clone())
+        let hub = &self.client.hub;
+        Ok(hub.routes.renew(&hub.peers, topic).await?.data.clone())
     }
 
     /// Name and address of the masters that have a topic.

@@ -58,7 +58,7 @@ const WAITING_MAX: usize = 256;
 /// Events that wait for the member's task.
 const EVENTS_MAX: usize = 4096;
 /// Prefix of the topic in which a group's messages come again.
-const RETRY_PREFIX: &str = "%RETRY%";
+pub(super) const RETRY_PREFIX: &str = "%RETRY%";
 
 /// Settings of a consumer.
 #[derive(Debug, Clone)]

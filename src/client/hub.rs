@@ -5,6 +5,7 @@
 //! - a broker's notice that a group changed reaches the consumer of that group without waiting for a timer.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -42,6 +43,10 @@ use super::{ClientBuilder, epoch_ms};
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// Requests of brokers that may wait for the client.
 const CALLS_MAX: usize = 256;
+/// Rounds of heart-beats under way: one that waits for a silent broker does not hold up the next.
+const BEATS_MAX: usize = 4;
+/// Old routes asked for at a time.
+const REFRESHES_MAX: usize = 4;
 
 /// The middle of a client.
 #[derive(Debug)]
@@ -91,14 +96,14 @@ impl Drop for Keeper {
 }
 
 impl Hub {
-    /// Makes the hub and starts its task.
+    /// Makes the hub and starts its task; `peer` is an address of the network the client lives in.
     pub(crate) fn start(
         builder: ClientBuilder,
         list: Option<List>,
         (near, security): (Option<Arc<dyn Near>>, Option<Security>),
+        peer: Option<SocketAddr>,
     ) -> (Arc<Hub>, Keeper) {
         let (calls, inbox) = mpsc::channel(CALLS_MAX);
-        let first = builder.name_servers.first().cloned().unwrap_or_default();
         let dialling = Dialling {
             within: builder.connect_timeout,
             names: Names::default(),
@@ -108,10 +113,11 @@ impl Hub {
         };
         let name_servers = NameServers::new(builder.name_servers, list);
         let reading = name_servers.are_listed().then_some(builder.name_server_list_every);
+        let (routes, stale) = Routes::new(name_servers, near, builder.request_timeout);
         let hub = Arc::new(Hub {
-            identity: Identity::new(&first, builder.instance.as_deref()),
+            identity: Identity::new(peer, builder.instance.as_deref()),
             peers: Peers::new(calls, dialling),
-            routes: Routes::new(name_servers, near, builder.request_timeout),
+            routes,
             within: builder.request_timeout,
             producers: DashMap::new(),
             requesters: Requesters::default(),
@@ -121,7 +127,7 @@ impl Hub {
             closing: watch::Sender::new(false),
             members: watch::Sender::new(0),
         });
-        let task = tokio::spawn(keep(Arc::downgrade(&hub), inbox, reading));
+        let task = tokio::spawn(keep(Arc::downgrade(&hub), (inbox, stale), reading));
         (hub, Keeper(task.abort_handle()))
     }
 
@@ -179,14 +185,20 @@ impl Hub {
             }
         }
         let groups: Vec<_> = self.producers.iter().map(|entry| entry.key().clone()).collect();
+        let mut leaving = JoinSet::new();
         for group in groups {
-            let header = UnregisterClientHeader {
-                client_id: self.identity.client_id().clone(),
-                producer_group: Some(group),
-                consumer_group: None,
-            };
-            self.tell_brokers::<UnregisterClient>(header, Bytes::new()).await;
+            let hub = self.clone();
+            leaving.spawn(async move {
+                let header = UnregisterClientHeader {
+                    client_id: hub.identity.client_id().clone(),
+                    producer_group: Some(group),
+                    consumer_group: None,
+                };
+                let audience = hub.audience(hub.has_consumers());
+                hub.tell_brokers::<UnregisterClient>(audience, header, Bytes::new()).await;
+            });
         }
+        while leaving.join_next().await.is_some() {}
         self.peers.close();
     }
 
@@ -238,18 +250,33 @@ impl Hub {
 
     /// A consumer ended: brokers are told, so that the others take over at once.
     pub(crate) async fn remove_consumer(self: &Arc<Hub>, group: &Text) {
+        let audience = self.audience(self.has_consumers());
         self.consumers.remove(group);
         let header = UnregisterClientHeader {
             client_id: self.identity.client_id().clone(),
             consumer_group: Some(group.clone()),
             producer_group: None,
         };
-        self.tell_brokers::<UnregisterClient>(header, Bytes::new()).await;
+        self.tell_brokers::<UnregisterClient>(audience, header, Bytes::new()).await;
         self.members.send_modify(|members| *members -= 1);
+    }
+
+    /// Has old routes asked for, and forgets servers that no route leads to any more.
+    fn look_round(&self) {
+        self.routes.look_round();
+        let brokers: BTreeSet<Text> = self.routes.brokers().into_iter().map(|(_, address)| address).collect();
+        let servers = self.routes.name_servers();
+        self.peers
+            .forget(|address| !brokers.contains(address) && !servers.iter().any(|server| server == address));
     }
 
     /// Tells every known broker of every group.
     pub(crate) async fn heartbeat(self: &Arc<Hub>) {
+        self.meet(self.audience(self.has_consumers())).await;
+    }
+
+    /// Tells some brokers of every group.
+    pub(crate) async fn meet(self: &Arc<Hub>, brokers: BTreeSet<Text>) {
         let producers = self.producers.iter().map(|entry| ProducerData { group_name: entry.key().clone() });
         let data = HeartbeatData {
             client_id: self.identity.client_id().clone(),
@@ -260,23 +287,31 @@ impl Hub {
         if data.producer_data_set.is_empty() && data.consumer_data_set.is_empty() {
             return;
         }
-        self.tell_brokers::<HeartBeat>(NoHeader, to_standard(&data).into()).await;
+        self.tell_brokers::<HeartBeat>(brokers, NoHeader, to_standard(&data).into()).await;
     }
 
-    /// Asks every known broker the same; what they answer is only logged.
+    fn has_consumers(&self) -> bool {
+        !self.consumers.is_empty()
+    }
+
+    /// The addresses of all known masters; of the slaves too for a client that reads.
+    fn audience(&self, reads: bool) -> BTreeSet<Text> {
+        let brokers = self.routes.brokers().into_iter().filter(|(id, _)| *id == 0 || reads);
+        brokers.map(|(_, address)| address).collect()
+    }
+
+    /// Asks brokers the same; what they answer is only logged.
     async fn tell_brokers<R: Request<Header: Clone + Send + Sync + 'static> + 'static>(
         self: &Arc<Hub>,
+        addresses: BTreeSet<Text>,
         header: R::Header,
         body: Bytes,
     ) {
-        let reads = !self.consumers.is_empty();
-        let brokers = self.routes.brokers().into_iter().filter(|(id, _)| *id == 0 || reads);
-        let addresses: BTreeSet<Text> = brokers.map(|(_, address)| address).collect();
         let mut asked = JoinSet::new();
         for address in addresses {
             let (hub, header, body) = (self.clone(), header.clone(), body.clone());
             asked.spawn(async move {
-                let answer = match hub.peers.link(&address).await {
+                let answer = match hub.peers.link_within(&address, hub.within).await {
                     Ok(link) => link.call::<R>(&header, body, hub.within).await,
                     Err(error) => Err(error),
                 };
@@ -336,11 +371,17 @@ pub(crate) async fn asked_to_end(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// The client's own task: heart-beats, the requests of brokers, and every `reading` the list of name servers.
-async fn keep(hub: Weak<Hub>, mut inbox: mpsc::Receiver<ServerCall>, reading: Option<Duration>) {
+/// The client's own task: heart-beats, routes that are old, the requests of brokers, and every `reading` the list of
+/// name servers. It waits for no server itself.
+async fn keep(
+    hub: Weak<Hub>,
+    (mut inbox, mut stale): (mpsc::Receiver<ServerCall>, mpsc::Receiver<Text>),
+    reading: Option<Duration>,
+) {
     let Some(dialled) = hub.upgrade().map(|hub| hub.peers.dialled()) else { return };
     // What brokers ask is done beside each other: a listener may take its time. It ends with the client.
     let mut calls = JoinSet::new();
+    let (mut beats, mut refreshes) = (JoinSet::new(), JoinSet::new());
     let mut ticks = interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     if let Some(every) = reading {
@@ -357,13 +398,20 @@ async fn keep(hub: Weak<Hub>, mut inbox: mpsc::Receiver<ServerCall>, reading: Op
                     tracing::warn!(%error, "what a broker asked was not done");
                 }
             }
-            _ = ticks.tick() => {
-                let Some(hub) = hub.upgrade() else { return };
-                hub.heartbeat().await;
+            topic = stale.recv(), if refreshes.len() < REFRESHES_MAX => {
+                let (Some(topic), Some(hub)) = (topic, hub.upgrade()) else { return };
+                refreshes.spawn(async move { hub.routes.refresh(&hub.peers, &topic).await });
             }
-            () = dialled.notified() => {
+            Some(_) = refreshes.join_next() => {}
+            Some(_) = beats.join_next() => {}
+            _ = ticks.tick(), if beats.len() < BEATS_MAX => {
                 let Some(hub) = hub.upgrade() else { return };
-                hub.heartbeat().await;
+                hub.look_round();
+                beats.spawn(async move { hub.heartbeat().await });
+            }
+            () = dialled.notified(), if beats.len() < BEATS_MAX => {
+                let Some(hub) = hub.upgrade() else { return };
+                beats.spawn(async move { hub.heartbeat().await });
             }
         }
     }

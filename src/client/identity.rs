@@ -6,7 +6,7 @@
 //!
 //! RocketMQ's names: `ClientConfig#buildMQClientId`, `MessageClientIDSetter`.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,9 +28,9 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The identity of a client that talks to a name server; `instance` stands for what differs from others.
-    pub(crate) fn new(name_server: &str, instance: Option<&str>) -> Identity {
-        let ip = own_address(name_server).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    /// The identity of a client that talks to a server; `instance` stands for what differs from others.
+    pub(crate) fn new(peer: Option<SocketAddr>, instance: Option<&str>) -> Identity {
+        let ip = peer.and_then(own_address).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let process_id = std::process::id();
         let now = since_epoch().as_nanos();
         let client_id = match instance {
@@ -77,8 +77,8 @@ fn since_epoch() -> Duration {
 }
 
 /// The address by which this machine reaches another; connecting a datagram socket sends nothing.
-fn own_address(peer: &str) -> Option<IpAddr> {
-    let any = if peer.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+fn own_address(peer: SocketAddr) -> Option<IpAddr> {
+    let any = if peer.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
     let socket = UdpSocket::bind(any).ok()?;
     socket.connect(peer).ok()?;
     Some(socket.local_addr().ok()?.ip())
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn ids_of_one_client_differ() {
-        let identity = Identity::new("127.0.0.1:9876", None);
+        let identity = Identity::new(Some(([127, 0, 0, 1], 9876).into()), None);
         let ids: std::collections::HashSet<String> =
             (0..1000).map(|_| identity.message_id(1).as_str().to_owned()).collect();
         assert_eq!(ids.len(), 1000);

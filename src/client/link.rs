@@ -4,12 +4,15 @@
 //! - one task owns the socket and the table of pending requests; it ends when the socket or the last handle does
 //!   (a broker in this process needs no task: it takes the requests itself);
 //! - every caller gets an answer or an error: what is pending when the task ends fails with `Disconnected`;
-//! - no more than [`OUTBOUND_MAX_BYTES`] wait to be written: callers wait instead.
+//! - once [`OUTBOUND_MAX_BYTES`] wait to be written, no further request is taken: callers wait, each with a limit;
+//! - a connection on which requests stay without an answer, and nothing else is heard, ends: the next one may lead to
+//!   a server that lives.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,7 +27,7 @@ use troupemq_codec::{Command, Order, Request, ResponseCode, Text};
 
 use super::error::ClientError;
 use super::near::Near;
-use super::peers::Dialling;
+use super::peers::{Dialling, connect_timed_out};
 
 /// Bytes that may wait for the socket before further requests are left in the queue.
 const OUTBOUND_MAX_BYTES: usize = 256 << 10;
@@ -32,8 +35,12 @@ const OUTBOUND_MAX_BYTES: usize = 256 << 10;
 const QUEUED_MAX: usize = 1024;
 /// Requests taken from the queue at once.
 const TAKEN_MAX: usize = 64;
-/// How often entries of callers that gave up are removed.
+/// How often entries of callers that gave up are removed, and a connection is looked at that may be dead.
 const SWEEP: Duration = Duration::from_secs(5);
+/// Callers that gave up without a word of the server since, after which the connection counts as dead.
+const UNANSWERED_MAX: usize = 2;
+/// How long what nobody waits for may wait for its place in the queue, and the last bytes for the socket.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Room made for each read.
 const READ_BYTES: usize = 64 << 10;
 /// How an alert of TLS begins, which is what a server that wants TLS answers to anything else.
@@ -60,8 +67,8 @@ impl AnswerTo {
     /// Sends an answer; nothing happens if the connection has ended.
     pub(crate) async fn send(self, answer: Command) {
         if let Some(orders) = self.0.upgrade() {
-            // A closed connection is the server's sign that it wants no answer any more.
-            let _ = orders.send(Order::new(&answer, None)).await;
+            // A connection that is closed or takes nothing is the server's sign that it wants no answer any more.
+            let _ = timeout(PATIENCE, orders.send(Order::new(&answer, None))).await;
         }
     }
 }
@@ -104,6 +111,8 @@ pub(crate) struct Link {
     credentials: Option<Arc<Credentials>>,
     /// Why the connection ended, once it has.
     ending: Arc<OnceLock<String>>,
+    /// Callers that gave up since the server last said something.
+    unanswered: Arc<AtomicUsize>,
 }
 
 impl Link {
@@ -111,12 +120,13 @@ impl Link {
     pub(crate) async fn dial(
         address: &str,
         dialling: &Dialling,
+        within: Duration,
         calls: mpsc::Sender<ServerCall>,
     ) -> Result<Link, ClientError> {
         let failed = |cause| ClientError::Connect { address: address.to_owned(), cause };
         let connected = async {
             let addresses = dialling.names.addresses(address).await.map_err(failed)?;
-            let stream = TcpStream::connect(&addresses[..]).await.map_err(failed)?;
+            let stream = reach(&addresses, within).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
             match &dialling.security {
                 None => Ok(Link::begin(address, stream.into_split(), calls, false)),
@@ -126,13 +136,7 @@ impl Link {
                 }
             }
         };
-        match timeout(dialling.within, connected).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let cause = format!("no answer within {:?}", dialling.within);
-                Err(failed(io::Error::new(io::ErrorKind::TimedOut, cause)))
-            }
-        }
+        timeout(within, connected).await.unwrap_or_else(|_| Err(connect_timed_out(address, within)))
     }
 
     /// Starts the task of a connection that was just made.
@@ -148,6 +152,7 @@ impl Link {
             is_secret,
             is_heard: false,
             ending: Arc::new(OnceLock::new()),
+            unanswered: Arc::default(),
             queue,
             answers: orders.downgrade(),
             calls,
@@ -155,9 +160,11 @@ impl Link {
             inbound: BytesMut::with_capacity(READ_BYTES),
             outbound: BytesMut::with_capacity(READ_BYTES),
         };
-        let (address, ending) = (wire.address.clone(), wire.ending.clone());
+        let (address, ending, unanswered) =
+            (wire.address.clone(), wire.ending.clone(), wire.unanswered.clone());
         tokio::spawn(wire.run(reader, writer));
-        Link { address, orders, next_opaque: Arc::new(AtomicI32::new(1)), credentials: None, ending }
+        let next_opaque = Arc::new(AtomicI32::new(1));
+        Link { address, orders, next_opaque, credentials: None, ending, unanswered }
     }
 
     /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
@@ -184,6 +191,7 @@ impl Link {
             next_opaque: Arc::new(AtomicI32::new(1)),
             credentials: None,
             ending: Arc::new(OnceLock::from("the broker has ended".to_owned())),
+            unanswered: Arc::default(),
         })
     }
 
@@ -217,11 +225,10 @@ impl Link {
         };
         match timeout(within, exchange).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(ClientError::TimedOut {
-                address: self.address.to_string(),
-                request: R::NAME,
-                after: within,
-            }),
+            Err(_) => {
+                self.unanswered.fetch_add(1, Ordering::Relaxed);
+                Err(self.timed_out::<R>(within))
+            }
         }
     }
 
@@ -241,9 +248,24 @@ impl Link {
     }
 
     /// Sends a request that nobody answers; returns when it is queued for the socket.
-    pub(crate) async fn tell<R: Request>(&self, header: &R::Header, body: Bytes) -> Result<(), ClientError> {
-        let command = self.request::<R>(header, body).oneway();
-        self.orders.send(Order::new(&command, None)).await.map_err(|_| self.disconnected::<R>())
+    pub(crate) async fn tell<R: Request>(
+        &self,
+        header: &R::Header,
+        body: Bytes,
+        within: Duration,
+    ) -> Result<(), ClientError> {
+        let order = Order::new(&self.request::<R>(header, body).oneway(), None);
+        match timeout(within, self.orders.send(order)).await {
+            Ok(queued) => queued.map_err(|_| self.disconnected::<R>()),
+            Err(_) => {
+                self.unanswered.fetch_add(1, Ordering::Relaxed);
+                Err(self.timed_out::<R>(within))
+            }
+        }
+    }
+
+    fn timed_out<R: Request>(&self, after: Duration) -> ClientError {
+        ClientError::TimedOut { address: self.address.to_string(), request: R::NAME, after }
     }
 
     fn disconnected<R: Request>(&self) -> ClientError {
@@ -284,6 +306,7 @@ struct Wire {
     /// Whether the server has said anything.
     is_heard: bool,
     ending: Arc<OnceLock<String>>,
+    unanswered: Arc<AtomicUsize>,
     queue: mpsc::Receiver<LinkOrder>,
     answers: mpsc::WeakSender<LinkOrder>,
     calls: mpsc::Sender<ServerCall>,
@@ -329,25 +352,55 @@ impl Wire {
                     if read? == 0 {
                         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed it"));
                     }
+                    self.unanswered.store(0, Ordering::Relaxed);
                     self.deliver()?;
                     self.inbound.reserve(READ_BYTES);
                 }
                 count = self.queue.recv_many(&mut taken, TAKEN_MAX), if may_take => {
                     if count == 0 {
-                        writer.write_all_buf(&mut self.outbound).await?;
-                        return writer.shutdown().await;
+                        return self.leave(writer).await;
                     }
                     taken.drain(..).for_each(|order| self.enqueue(order));
                 }
                 written = push(&mut writer, &mut self.outbound), if is_unflushed || !self.outbound.is_empty() => {
                     is_unflushed = written? && self.is_secret;
                 }
-                _ = sweep.tick() => self.pending.retain(|_, reply| !reply.is_closed()),
+                _ = sweep.tick() => {
+                    self.pending.retain(|_, reply| !reply.is_closed());
+                    self.check_alive()?;
+                    if !may_take && self.queue.sender_strong_count() == 0 {
+                        return self.leave(writer).await;
+                    }
+                }
             }
         }
     }
 
+    /// Whether the server can be believed to be there.
+    fn check_alive(&self) -> io::Result<()> {
+        let unanswered = self.unanswered.load(Ordering::Relaxed);
+        if unanswered < UNANSWERED_MAX {
+            return Ok(());
+        }
+        let why = format!("{unanswered} requests in a row were not answered in time");
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    }
+
+    /// Writes what is left and ends the connection; a server that does not read is not waited for.
+    async fn leave(&mut self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+        let farewell = async {
+            writer.write_all_buf(&mut self.outbound).await?;
+            writer.shutdown().await
+        };
+        let silent = || io::Error::new(io::ErrorKind::TimedOut, "the server reads nothing");
+        timeout(PATIENCE, farewell).await.unwrap_or_else(|_| Err(silent()))
+    }
+
     fn enqueue(&mut self, order: LinkOrder) {
+        if order.waiter.as_ref().is_some_and(oneshot::Sender::is_closed) {
+            // Who asked has given up: the server is spared it.
+            return;
+        }
         self.outbound.extend_from_slice(&order.head);
         self.outbound.extend_from_slice(&order.body);
         if let Some(reply) = order.waiter {
@@ -382,6 +435,20 @@ impl Wire {
     }
 }
 
+/// Connects to the first address that can be reached; each has its share of the time.
+async fn reach(addresses: &[SocketAddr], within: Duration) -> io::Result<TcpStream> {
+    let share = within / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    for address in addresses {
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {share:?}")),
+        }
+    }
+    Err(last)
+}
+
 /// Writes some of the bytes; pushes out what a layer below may keep if there are none. Tells which it was: true if it
 /// wrote. Nothing is lost if it is dropped half way.
 async fn push(writer: &mut (impl AsyncWrite + Unpin), outbound: &mut BytesMut) -> io::Result<bool> {
@@ -389,4 +456,83 @@ async fn push(writer: &mut (impl AsyncWrite + Unpin), outbound: &mut BytesMut) -
         return writer.flush().await.map(|()| false);
     }
     writer.write_buf(outbound).await.map(|_| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{DuplexStream, duplex, split};
+    use tokio::time::advance;
+    use troupemq_codec::NoHeader;
+    use troupemq_codec::request::HeartBeat;
+
+    use super::*;
+
+    /// Longer than anything a connection does by itself.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A connection to a server that can take in so many bytes, and reads none.
+    fn silent(bytes: usize) -> (Link, DuplexStream) {
+        let (ours, theirs) = duplex(bytes);
+        (Link::begin("silent:1", split(ours), mpsc::channel(1).0, false), theirs)
+    }
+
+    async fn asked(link: &Link, within: Duration) -> ClientError {
+        link.call::<HeartBeat>(&NoHeader, Bytes::new(), within).await.expect_err("nobody answers")
+    }
+
+    /// Says so much that nothing more is taken, and gives what is said then.
+    async fn filled(link: &Link) -> ClientError {
+        for _ in 0..QUEUED_MAX * 2 {
+            if let Err(error) = link.tell::<HeartBeat>(&NoHeader, Bytes::from(vec![0; 4096]), PATIENCE).await
+            {
+                return error;
+            }
+        }
+        panic!("it takes in everything")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_server_has_fallen_silent_ends_and_says_why() {
+        let (link, _server) = silent(1 << 20);
+        for _ in 0..UNANSWERED_MAX {
+            let error = asked(&link, PATIENCE).await;
+            assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
+        }
+        let error = asked(&link, LONG).await;
+        assert!(matches!(error, ClientError::Disconnected { .. }), "{error}");
+        assert!(error.to_string().contains("2 requests in a row were not answered in time"), "{error}");
+        assert!(link.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_late_answer_is_no_silence() {
+        let (link, mut server) = silent(1 << 20);
+        asked(&link, PATIENCE / 10).await;
+        let alive = Command::response(ResponseCode::SUCCESS);
+        let mut out = BytesMut::new();
+        alive.encode(&mut out);
+        server.write_all(&out).await.expect("the connection stands");
+        let error = asked(&link, LONG).await;
+        assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_told_to_a_server_that_reads_nothing_fails_with_the_limit() {
+        let (link, _server) = silent(64);
+        let error = filled(&link).await;
+        assert_eq!(error.to_string(), "silent:1 did not answer HEART_BEAT within 3s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_task_ends_with_the_last_handle_though_the_server_reads_nothing() {
+        let (link, _server) = silent(64);
+        filled(&link).await;
+        let task = Arc::downgrade(&link.ending);
+        drop(link);
+        for _ in 0..8 {
+            advance(SWEEP).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(task.strong_count(), 0);
+    }
 }

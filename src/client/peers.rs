@@ -5,6 +5,7 @@
 //! - an address that could not be reached is not dialled again before its pause is over, see `backoff`;
 //! - a host's name is resolved anew each time it is dialled.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use dashmap::DashMap;
 use tokio::sync::{Notify, Semaphore, mpsc};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use troupemq_codec::Command;
 
 use super::backoff::Backoff;
@@ -64,13 +65,35 @@ impl Peers {
 
     /// The connection to an address.
     pub(crate) async fn link(&self, address: &str) -> Result<Link, ClientError> {
+        match self.open(address)? {
+            Some(link) => Ok(link),
+            None => self.dial(address, self.dialling.within).await,
+        }
+    }
+
+    /// The same for somebody who can wait for so long.
+    pub(crate) async fn link_within(&self, address: &str, within: Duration) -> Result<Link, ClientError> {
+        if let Some(link) = self.open(address)? {
+            return Ok(link);
+        }
+        let limit = within.min(self.dialling.within);
+        match timeout(within, self.dial(address, limit)).await {
+            Ok(dialled) => dialled,
+            Err(_) => Err(connect_timed_out(address, within)),
+        }
+    }
+
+    /// The connection to an address if there is one.
+    pub(crate) fn open(&self, address: &str) -> Result<Option<Link>, ClientError> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(ClientError::ShutDown { what: "client" });
         }
+        Ok(self.slots.get(address).and_then(|slot| slot.open_link()))
+    }
+
+    /// Makes a connection, unless somebody else did so meanwhile.
+    async fn dial(&self, address: &str, within: Duration) -> Result<Link, ClientError> {
         let slot = self.slot(address);
-        if let Some(link) = slot.open_link() {
-            return Ok(link);
-        }
         let _permit = slot.dialing.acquire().await.expect("the semaphore of a slot is never closed");
         if let Some(link) = slot.open_link() {
             return Ok(link);
@@ -81,7 +104,7 @@ impl Peers {
         }
         let dialled = match &self.dialling.near {
             Some(near) => Link::open(address, &**near, self.calls.clone()),
-            None => Link::dial(address, &self.dialling, self.calls.clone()).await,
+            None => Link::dial(address, &self.dialling, within, self.calls.clone()).await,
         };
         let dialled = dialled.map(|link| link.signed(self.dialling.credentials.clone()));
         match &dialled {
@@ -90,6 +113,8 @@ impl Peers {
                 slot.link.store(Some(Arc::new(link.clone())));
                 self.dialled.notify_one();
             }
+            // That somebody was in a hurry says little about the server.
+            Err(_) if within < self.dialling.within / 4 => {}
             Err(error) => {
                 let backoff = Backoff::after(failed.as_deref(), error, Instant::now());
                 slot.failed.store(Some(Arc::new(backoff)));
@@ -110,9 +135,9 @@ impl Peers {
         self.slots.remove(address);
     }
 
-    /// Whether there is a connection to an address.
-    pub(crate) fn is_open(&self, address: &str) -> bool {
-        self.slots.get(address).is_some_and(|slot| slot.open_link().is_some())
+    /// Forgets addresses to which there is no connection.
+    pub(crate) fn forget(&self, is_unwanted: impl Fn(&str) -> bool) {
+        self.slots.retain(|address, slot| slot.is_busy() || !is_unwanted(address));
     }
 
     /// Makes no connection any more, and ends those there are once what waits for them is done.
@@ -138,7 +163,18 @@ impl Peers {
     }
 }
 
+/// What is said when a connection took longer than somebody could wait.
+pub(crate) fn connect_timed_out(address: &str, within: Duration) -> ClientError {
+    let cause = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {within:?}"));
+    ClientError::Connect { address: address.to_owned(), cause }
+}
+
 impl Slot {
+    /// Whether there is a connection, or somebody makes one.
+    fn is_busy(&self) -> bool {
+        self.open_link().is_some() || self.dialing.available_permits() == 0
+    }
+
     fn open_link(&self) -> Option<Link> {
         self.link.load().as_deref().filter(|link| !link.is_closed()).cloned()
     }
@@ -149,7 +185,6 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use tokio::net::TcpListener;
-    use tokio::time::timeout;
 
     use super::*;
 
@@ -180,6 +215,6 @@ mod tests {
         let second = in_time(peers.link("mq.example.com:9876")).await.unwrap();
         let (_server, _) = in_time(new.accept()).await.unwrap();
         assert_eq!(second.address(), "mq.example.com:9876");
-        assert!(peers.is_open("mq.example.com:9876"));
+        assert!(peers.open("mq.example.com:9876").unwrap().is_some());
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use troupemq_codec::filter::java_hash;
 use troupemq_codec::message::{Compression, RecallHandle};
 use troupemq_codec::request::{
@@ -177,13 +177,19 @@ impl ProducerBuilder {
         self
     }
 
-    /// Makes the producer known to the brokers.
+    /// Makes the producer known to the brokers: to those of its client's topics, and with a checker to all masters,
+    /// so that they can ask what became of transactions that an earlier run of the program has begun.
     ///
     /// # Errors
     /// [`ClientError::Setting`] for a group without a name.
     pub async fn start(self) -> Result<Producer, ClientError> {
+        let is_asked = self.checker.is_some();
         let producer = self.begin()?;
-        producer.state.client.hub.heartbeat().await;
+        let hub = &producer.state.client.hub;
+        if is_asked && let Err(error) = hub.routes.know_all_masters(&hub.peers).await {
+            tracing::debug!(%error, "brokers hear of the checker when its producer first sends");
+        }
+        hub.heartbeat().await;
         Ok(producer)
     }
 
@@ -237,7 +243,7 @@ impl Producer {
         let mut tries = self.state.retries;
         loop {
             let sent = async {
-                let route = self.route(&ready.topic).await?;
+                let route = self.route(&ready.topic, deadline).await?;
                 self.send_once(&ready, (&route, queue), deadline).await
             };
             match sent.await {
@@ -259,7 +265,9 @@ impl Producer {
         ordering_key: &str,
         message: Message,
     ) -> Result<SendReceipt, ClientError> {
-        let queues = self.state.client.writable_queues(message.topic()).await?;
+        let deadline = Instant::now() + self.state.send_timeout;
+        let route = self.route(message.topic(), deadline).await?;
+        let queues = route.in_order();
         let at = usize::try_from(java_hash(ordering_key).unsigned_abs()).expect("32 bits fit")
             % queues.len().max(1);
         let no_queue = || ClientError::NoQueue { topic: message.topic().to_owned(), wanted: "writable" };
@@ -300,10 +308,12 @@ impl Producer {
     /// What can be known before the message has left.
     pub async fn send_oneway(&self, message: Message) -> Result<(), ClientError> {
         let ready = self.state.ready(&message, 0)?;
-        let route = self.route(&ready.topic).await?;
+        let deadline = Instant::now() + self.state.send_timeout;
+        let route = self.route(&ready.topic, deadline).await?;
         let queue = self.next_queue(&route, None)?;
-        let link = self.link(&route, &queue).await?;
-        link.tell::<SendMessageV2>(&self.header(&ready, &queue), ready.body.clone()).await
+        let link = self.link(&route, &queue, deadline).await?;
+        let within = deadline.saturating_duration_since(Instant::now());
+        link.tell::<SendMessageV2>(&self.header(&ready, &queue), ready.body.clone(), within).await
     }
 
     /// The group.
@@ -336,30 +346,26 @@ impl Producer {
     /// Sends a reply by the broker that the request came through.
     pub(super) async fn send_reply(&self, reply: Message, via: &Queue) -> Result<SendReceipt, ClientError> {
         let ready = self.state.ready(&reply, 0)?;
-        let route = self.route(&ready.topic).await?;
+        let deadline = Instant::now() + self.state.send_timeout;
+        let route = self.route(&ready.topic, deadline).await?;
         let queue = route.writable().iter().find(|queue| queue.broker_name == via.broker_name);
         let no_queue = || ClientError::NoQueue { topic: ready.topic.to_string(), wanted: "writable" };
         let queue = queue.ok_or_else(no_queue)?;
-        let link = self.link(&route, queue).await?;
-        let within = self.state.send_timeout;
+        let link = self.link(&route, queue, deadline).await?;
+        let within = deadline.saturating_duration_since(Instant::now());
         let answer =
             link.call::<SendReplyMessageV2>(&self.header(&ready, queue), ready.body.clone(), within).await?;
         receipt::<SendReplyMessageV2>(&link, &answer, &ready, queue).map(|(receipt, _)| receipt)
     }
 
-    /// Makes this client known to the brokers of a topic, if they have not heard of it yet.
+    /// Makes this client known to the masters of a topic, if they have not heard of it yet.
     pub(super) async fn meet_brokers(&self, topic: &str) {
         let hub = &self.state.client.hub;
-        let Ok(route) = self.route(topic).await else { return };
-        let mut is_new = false;
-        for (_, address) in route.addresses() {
-            is_new |= !hub.peers.is_open(&address);
-            // Who cannot be reached cannot take the request either.
-            let _ = hub.peers.link(&address).await;
-        }
-        if is_new {
-            hub.heartbeat().await;
-        }
+        let Ok(route) = hub.routes.route_for_send(&hub.peers, topic).await else { return };
+        let is_stranger = |address: &Text| matches!(hub.peers.open(address), Ok(None));
+        let masters = route.addresses().into_iter().filter(|(id, _)| *id == 0);
+        let strangers = masters.map(|(_, address)| address).filter(is_stranger).collect();
+        hub.meet(strangers).await;
     }
 
     async fn send_ready(&self, ready: Ready) -> Result<SendReceipt, ClientError> {
@@ -392,7 +398,7 @@ impl Producer {
         avoided: &mut Option<Text>,
         deadline: Instant,
     ) -> Result<SendReceipt, ClientError> {
-        let route = self.route(&ready.topic).await?;
+        let route = self.route(&ready.topic, deadline).await?;
         let queue = self.next_queue(&route, avoided.as_ref())?;
         *avoided = Some(queue.broker_name.clone());
         let begun = Instant::now();
@@ -412,7 +418,7 @@ impl Producer {
         (route, queue): (&Route, &Queue),
         deadline: Instant,
     ) -> Result<SendReceipt, ClientError> {
-        let link = self.link(route, queue).await?;
+        let link = self.link(route, queue, deadline).await?;
         let header = self.header(ready, queue);
         let within = deadline.saturating_duration_since(Instant::now());
         let (receipt, region) = if ready.is_batch {
@@ -428,15 +434,27 @@ impl Producer {
         Ok(receipt)
     }
 
-    async fn route(&self, topic: &str) -> Result<Arc<Route>, ClientError> {
-        let hub = &self.state.client.hub;
-        hub.routes.route_for_send(&hub.peers, topic).await
+    async fn route(&self, topic: &str, deadline: Instant) -> Result<Arc<Route>, ClientError> {
+        let routes = &self.state.client.hub.routes;
+        if let Some(route) = routes.known(topic) {
+            return Ok(route);
+        }
+        let asked = routes.route_for_send(&self.state.client.hub.peers, topic);
+        timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(routes.silent(self.state.send_timeout)))
     }
 
-    async fn link(&self, route: &Route, queue: &Queue) -> Result<Link, ClientError> {
+    async fn link(&self, route: &Route, queue: &Queue, deadline: Instant) -> Result<Link, ClientError> {
         let no_queue = || ClientError::NoQueue { topic: queue.topic.to_string(), wanted: "reachable" };
         let address = route.master(&queue.broker_name).ok_or_else(no_queue)?;
-        self.state.client.hub.peers.link(address).await
+        let peers = &self.state.client.hub.peers;
+        if let Some(link) = peers.open(address)? {
+            return Ok(link);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A broker that cannot be reached leaves time for another one, if there is one.
+        let is_other = |other: &Queue| other.broker_name != queue.broker_name;
+        let within = if route.writable().iter().any(is_other) { left / 2 } else { left };
+        peers.link_within(address, within).await
     }
 
     /// Round robin, past brokers to avoid if others are there.

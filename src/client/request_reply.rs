@@ -87,9 +87,10 @@ impl Producer {
             .with_property(CORRELATION_ID, &id)
             .with_property(REPLY_TO_CLIENT, self.client().client_id())
             .with_property(TTL, &within.as_millis().to_string());
-        // The broker finds the way back by the heart-beat of this client.
-        self.meet_brokers(message.topic()).await;
         let answered = async {
+            // The broker finds the way back by the heart-beat of this client. One that is silent is not waited for to
+            // the end: another may take the request.
+            let _ = timeout(within / 2, self.meet_brokers(message.topic())).await;
             let receipt = self.send(message).await?;
             let gone = |_| ClientError::ShutDown { what: "client" };
             reply.await.map_err(gone).map(|reply| (receipt, reply))

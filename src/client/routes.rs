@@ -1,8 +1,15 @@
 //! Where the queues of a topic are, as the name servers tell it.
 //!
 //! Invariants:
-//! - a route is asked for again when it is older than [`FRESH`]; while no name server answers the old one stands;
-//! - name servers are asked one after the other, beginning with the last that answered.
+//! - a route that is known is given at once, however old it is; an old one is asked for beside, by the client's own
+//!   task, so that no name server is waited for by who knows the way already;
+//! - name servers are asked one after the other, beginning with the last that answered; one that keeps somebody waiting
+//!   until he gives up is not the first to be asked next time;
+//! - that a topic does not exist is believed when no name server knows it, and of a known one not at once.
+//!
+//! Contents: `known` when a route is to be asked for again.
+
+mod known;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{GetBrokerClusterInfo, GetRouteinfoByTopic, GetRouteinfoByTopicHeader};
@@ -23,13 +30,20 @@ use super::name_servers::NameServers;
 use super::near::Near;
 use super::peers::Peers;
 use super::queue::Queue;
+use known::Known;
 
-/// Age at which a route is asked for again.
-pub(crate) const FRESH: Duration = Duration::from_secs(30);
 /// Topic whose brokers make other topics on demand.
 const TEMPLATE_TOPIC: &str = "TBW102";
 /// Queues that a client wishes for a topic made on demand.
 pub(crate) const TEMPLATE_QUEUES_MAX: i32 = 4;
+/// Routes of topics yet unknown that are asked for at a time; who comes then waits.
+const ASKING_MAX: usize = 16;
+/// Old routes that may wait to be asked for; beyond, one is left to who needs it next.
+const STALE_MAX: usize = 1024;
+/// Queues that an order may be configured over.
+const ORDERED_MAX: usize = 1 << 16;
+/// The least that a name server gets for its answer when there are others to ask.
+const ANSWER_MIN: Duration = Duration::from_secs(1);
 
 /// The route of one topic.
 #[derive(Debug, Clone)]
@@ -37,7 +51,8 @@ pub(crate) struct Route {
     topic: Text,
     pub(crate) data: TopicRouteData,
     writable: Vec<Queue>,
-    asked_at: Instant,
+    /// The queues that keys fall on, if the topic's order is configured.
+    ordered: Vec<Queue>,
 }
 
 /// All routes that were asked for.
@@ -46,14 +61,38 @@ pub(crate) struct Routes {
     name_servers: NameServers,
     near: Option<Arc<dyn Near>>,
     favourite: AtomicUsize,
-    known: DashMap<Text, Arc<Route>>,
+    known: DashMap<Text, Known>,
     asking: Semaphore,
+    /// Topics whose route is old, on their way to who asks for it.
+    stale: mpsc::Sender<Text>,
     within: Duration,
+}
+
+/// Name server `at` is asked; unless it answers, the next who asks begins with `next`.
+struct Asking<'a> {
+    favourite: &'a AtomicUsize,
+    at: usize,
+    next: usize,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        // Somebody else may have found one that answers meanwhile: that one stays.
+        let _ = self.favourite.compare_exchange(self.at, self.next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+impl Asking<'_> {
+    fn answered(mut self) {
+        self.favourite.store(self.at, Ordering::Relaxed);
+        self.next = self.at;
+    }
 }
 
 impl Route {
     fn new(topic: &str, data: TopicRouteData) -> Route {
-        let mut route = Route { topic: topic.into(), data, writable: Vec::new(), asked_at: Instant::now() };
+        let ordered = data.order_topic_conf.as_deref().map_or_else(Vec::new, |conf| ordered(topic, conf));
+        let mut route = Route { topic: topic.into(), data, writable: Vec::new(), ordered };
         let mut queues =
             route.queues(|queue| (queue.perm & PERM_WRITE != 0).then_some(queue.write_queue_nums));
         queues.retain(|queue| route.master(&queue.broker_name).is_some());
@@ -69,6 +108,12 @@ impl Route {
     /// The queues that can be written to: those whose broker has a master.
     pub(crate) fn writable(&self) -> &[Queue] {
         &self.writable
+    }
+
+    /// The queues that ordering keys fall on: those configured, whoever is there, so that no key moves while a broker
+    /// is away; else those that can be written to.
+    pub(crate) fn in_order(&self) -> &[Queue] {
+        if self.ordered.is_empty() { &self.writable } else { &self.ordered }
     }
 
     /// The queues that can be read.
@@ -131,35 +176,83 @@ impl Route {
 }
 
 impl Routes {
-    /// Knows nothing yet.
-    pub(crate) fn new(name_servers: NameServers, near: Option<Arc<dyn Near>>, within: Duration) -> Routes {
-        Routes {
-            name_servers,
-            near,
-            favourite: AtomicUsize::new(0),
-            known: DashMap::new(),
-            asking: Semaphore::new(1),
-            within,
-        }
+    /// Knows nothing yet. Who has the other end is told of topics whose route is old, and is to [`Routes::refresh`] it.
+    pub(crate) fn new(
+        name_servers: NameServers,
+        near: Option<Arc<dyn Near>>,
+        within: Duration,
+    ) -> (Routes, mpsc::Receiver<Text>) {
+        let (stale, wanted) = mpsc::channel(STALE_MAX);
+        let (favourite, known, asking) = (AtomicUsize::new(0), DashMap::new(), Semaphore::new(ASKING_MAX));
+        (Routes { name_servers, near, favourite, known, asking, stale, within }, wanted)
     }
 
-    /// The route of a topic, asked for if it is not fresh.
+    /// The route of a topic, asked for if it is not known.
     pub(crate) async fn route(&self, peers: &Peers, topic: &str) -> Result<Arc<Route>, ClientError> {
-        if let Some(route) = self.fresh(topic) {
+        if let Some(route) = self.known(topic) {
             return Ok(route);
         }
         let _permit = self.asking.acquire().await.expect("the semaphore of the routes is never closed");
-        if let Some(route) = self.fresh(topic) {
-            return Ok(route);
+        match self.known(topic) {
+            Some(route) => Ok(route),
+            None => self.renew(peers, topic).await,
         }
-        match self.ask(peers, topic).await {
-            Ok(data) => Ok(self.keep(topic, data)),
-            Err(error) if error.is_transport() => self.old(topic).ok_or(error),
-            Err(error) => {
-                self.known.remove(topic);
-                Err(error)
+    }
+
+    /// The route of a topic if it is known; an old one is asked for beside.
+    pub(crate) fn known(&self, topic: &str) -> Option<Arc<Route>> {
+        let now = Instant::now();
+        let known = self.known.get(topic)?;
+        if !known.wants_asking(now) {
+            return Some(known.route.clone());
+        }
+        drop(known);
+        if self.near.is_some() {
+            // The broker of this process tells it at once.
+            return None;
+        }
+        let mut known = self.known.get_mut(topic)?;
+        if known.wants_asking(now) && self.stale.try_send(topic.into()).is_ok() {
+            known.asked_for();
+        }
+        Some(known.route.clone())
+    }
+
+    /// Has every route asked for that will soon be old.
+    pub(crate) fn look_round(&self) {
+        let now = Instant::now();
+        for mut known in self.known.iter_mut() {
+            if known.wants_asking_soon(now) && self.stale.try_send(known.route.topic.clone()).is_ok() {
+                known.asked_for();
             }
         }
+    }
+
+    /// Asks for a route that is old.
+    pub(crate) async fn refresh(&self, peers: &Peers, topic: &str) {
+        if let Err(error) = self.renew(peers, topic).await {
+            tracing::debug!(topic, %error, "the route stays as it is");
+        }
+    }
+
+    /// The route of a topic as the name servers tell it now.
+    pub(crate) async fn renew(&self, peers: &Peers, topic: &str) -> Result<Arc<Route>, ClientError> {
+        let error = match self.ask(peers, topic).await {
+            Ok(data) => return Ok(self.keep(topic, data)),
+            Err(error) => error,
+        };
+        let now = Instant::now();
+        let stands = |known: &mut Known| match error {
+            ClientError::NoRoute { .. } => self.near.is_none() && known.denied(now),
+            _ => {
+                known.unanswered(now);
+                true
+            }
+        };
+        if self.known.get_mut(topic).is_some_and(|mut known| !stands(&mut known)) {
+            self.known.remove(topic);
+        }
+        Err(error)
     }
 
     /// The route of a topic; of one that does not exist yet, the route it would get when a message is sent to it.
@@ -207,21 +300,36 @@ impl Routes {
         last
     }
 
-    /// Forgets how fresh a route is, so that it is asked for when next needed.
+    /// A route may be wrong: it is asked for when next needed.
     pub(crate) fn doubt(&self, topic: &str) {
-        if let Some(mut route) = self.known.get_mut(topic) {
-            let mut doubted = Route::clone(&route);
-            doubted.asked_at = doubted.asked_at.checked_sub(FRESH).unwrap_or(doubted.asked_at);
-            *route = Arc::new(doubted);
+        if let Some(mut known) = self.known.get_mut(topic) {
+            known.doubted(Instant::now());
         }
+    }
+
+    /// What is said when the name servers took longer than somebody could wait.
+    pub(crate) fn silent(&self, after: Duration) -> ClientError {
+        let address = self.name_servers().join(";");
+        ClientError::TimedOut { address, request: GetRouteinfoByTopic::NAME, after }
     }
 
     /// Every address of every known broker, with its id.
     pub(crate) fn brokers(&self) -> Vec<(i64, Text)> {
-        let mut all: Vec<_> = self.known.iter().flat_map(|route| route.addresses()).collect();
+        let mut all: Vec<_> = self.known.iter().flat_map(|known| known.route.addresses()).collect();
         all.sort();
         all.dedup();
         all
+    }
+
+    /// Learns the way to every master, as far as name servers tell it: by the template's topic, which a broker has
+    /// that makes topics on demand, else by the topics that are named after the clusters.
+    pub(crate) async fn know_all_masters(&self, peers: &Peers) -> Result<(), ClientError> {
+        if self.route(peers, TEMPLATE_TOPIC).await.is_err() {
+            for cluster in self.cluster(peers).await?.cluster_addr_table.keys() {
+                self.route(peers, cluster).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Asks each name server until one answers.
@@ -230,25 +338,39 @@ impl Routes {
         peers: &Peers,
         header: &R::Header,
     ) -> Result<(R::Reply, Bytes), ClientError> {
-        let first = self.favourite.load(Ordering::Relaxed);
         let mut last = None;
         let servers = self.name_servers();
-        for step in 0..servers.len() {
-            let at = (first + step) % servers.len();
-            let asked = match peers.link(&servers[at]).await {
-                Ok(link) => link.ask::<R>(header, Bytes::new(), self.within).await,
-                Err(error) => Err(error),
-            };
-            match asked {
+        for at in self.in_turn(&servers) {
+            match self.ask_one::<R>(peers, (&servers[..], at), header).await {
                 Err(error) if error.is_transport() => last = Some(error),
-                outcome => {
-                    self.favourite.store(at, Ordering::Relaxed);
-                    return outcome;
-                }
+                outcome => return outcome,
             }
         }
-        let none = || ClientError::Setting { setting: "name_servers", why: "none was given".to_owned() };
-        Err(last.unwrap_or_else(none))
+        Err(last.unwrap_or_else(no_name_server))
+    }
+
+    /// The name servers, the one that answered last first.
+    fn in_turn(&self, servers: &[String]) -> impl Iterator<Item = usize> + use<> {
+        let (first, count) = (self.favourite.load(Ordering::Relaxed), servers.len());
+        (0..count).map(move |step| (first + step) % count)
+    }
+
+    async fn ask_one<R: Request>(
+        &self,
+        peers: &Peers,
+        (servers, at): (&[String], usize),
+        header: &R::Header,
+    ) -> Result<(R::Reply, Bytes), ClientError> {
+        let count = servers.len();
+        let asking = Asking { favourite: &self.favourite, at, next: (at + 1) % count };
+        let share = self.within / u32::try_from(count).unwrap_or(u32::MAX);
+        let within = share.max(ANSWER_MIN).min(self.within);
+        let link = peers.link(&servers[at]).await?;
+        let answer = link.ask::<R>(header, Bytes::new(), within).await;
+        if !matches!(&answer, Err(error) if error.is_transport()) {
+            asking.answered();
+        }
+        answer
     }
 
     /// All brokers of all clusters.
@@ -276,30 +398,52 @@ impl Routes {
             accepts_standard_json_only: Some(true),
             ..Default::default()
         };
-        match self.ask_name_servers::<GetRouteinfoByTopic>(peers, &header).await {
-            Ok((_, body)) => from_loose(&body).map_err(|cause| ClientError::Malformed {
-                address: "name server".to_owned(),
-                request: GetRouteinfoByTopic::NAME,
-                cause,
-            }),
-            Err(ClientError::Refused { code: ResponseCode::TOPIC_NOT_EXIST, remark, .. }) => {
-                Err(ClientError::NoRoute { topic: topic.to_owned(), why: remark })
+        let (mut denied, mut last) = (None, None);
+        let servers = self.name_servers();
+        for at in self.in_turn(&servers) {
+            match self.ask_one::<GetRouteinfoByTopic>(peers, (&servers[..], at), &header).await {
+                Ok((_, body)) => {
+                    return from_loose(&body).map_err(|cause| ClientError::Malformed {
+                        address: servers[at].clone(),
+                        request: GetRouteinfoByTopic::NAME,
+                        cause,
+                    });
+                }
+                // Another may know it: this one may have started a moment ago.
+                Err(ClientError::Refused { code: ResponseCode::TOPIC_NOT_EXIST, remark, .. }) => {
+                    denied = Some(ClientError::NoRoute { topic: topic.to_owned(), why: remark });
+                }
+                Err(error) if error.is_transport() => last = Some(error),
+                Err(error) => return Err(error),
             }
-            Err(error) => Err(error),
         }
+        Err(denied.or(last).unwrap_or_else(no_name_server))
     }
 
     fn keep(&self, topic: &str, data: TopicRouteData) -> Arc<Route> {
         let route = Arc::new(Route::new(topic, data));
-        self.known.insert(route.topic.clone(), route.clone());
+        self.known.insert(route.topic.clone(), Known::new(route.clone(), Instant::now()));
         route
     }
-
-    fn fresh(&self, topic: &str) -> Option<Arc<Route>> {
-        self.old(topic).filter(|route| route.asked_at.elapsed() < FRESH)
-    }
-
-    fn old(&self, topic: &str) -> Option<Arc<Route>> {
-        self.known.get(topic).map(|route| route.clone())
-    }
 }
+
+/// The queues of `broker:count;broker:count`, in the order in which RocketMQ's clients count them.
+fn ordered(topic: &str, conf: &str) -> Vec<Queue> {
+    let brokers = conf.split(';').filter_map(|broker| broker.split_once(':'));
+    let queues = brokers.flat_map(|(name, count)| {
+        let (topic, broker_name): (Text, Text) = (topic.into(), name.into());
+        (0..count.trim().parse::<i32>().unwrap_or(0)).map(move |queue_id| Queue {
+            topic: topic.clone(),
+            broker_name: broker_name.clone(),
+            queue_id,
+        })
+    });
+    queues.take(ORDERED_MAX).collect()
+}
+
+fn no_name_server() -> ClientError {
+    ClientError::Setting { setting: "name_servers", why: "none was given".to_owned() }
+}
+
+#[cfg(test)]
+mod routes_test;

@@ -104,6 +104,12 @@ impl Transaction {
         &self.receipt.message_id
     }
 
+    /// Where the half message is and how safe it is. RocketMQ's client rolls back what is not
+    /// [`SendStatus::Stored`](super::producer::SendStatus::Stored); here the program decides.
+    pub fn receipt(&self) -> &SendReceipt {
+        &self.receipt
+    }
+
     /// Makes the message visible.
     ///
     /// # Errors

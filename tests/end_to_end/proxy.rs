@@ -73,6 +73,11 @@ impl Proxy {
         });
         Proxy { address, target, task: task.abort_handle() }
     }
+
+    /// Where it leads to, which is said once.
+    pub(crate) fn lead_to(&self, target: SocketAddr) {
+        self.target.set(target).expect("it is set once");
+    }
 }
 
 /// A broker that others reach through a proxy, with a name server that they reach directly.
@@ -97,7 +102,7 @@ impl Behind {
         let builder = Broker::builder().temporary().listen(([127, 0, 0, 1], 0)).advertise(proxy.address);
         let broker = settings(builder).start().await.expect("the broker starts");
         let own = broker.address().expect("it listens");
-        proxy.target.set(own).expect("it is set once");
+        proxy.lead_to(own);
         Behind { broker, proxy }
     }
 

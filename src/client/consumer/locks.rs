@@ -49,7 +49,7 @@ pub(crate) async fn unlock(client: &Client, group: &Text, queues: &[Queue]) {
     for (_, queues) in by_broker(queues) {
         let told = async {
             let (link, body) = prepared(client, group, &queues).await?;
-            link.tell::<UnlockBatchMq>(&NoHeader, body.into()).await
+            link.tell::<UnlockBatchMq>(&NoHeader, body.into(), client.hub.within).await
         };
         if let Err(error) = told.await {
             tracing::debug!(%group, %error, "queues not unlocked");

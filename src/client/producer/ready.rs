@@ -6,12 +6,16 @@
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::batch::BatchItem;
-use troupemq_codec::message::properties::{TRANSACTION_PREPARED, UNIQ_KEY, put_property};
+use troupemq_codec::message::properties::{
+    DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_PREPARED, UNIQ_KEY, WAIT,
+    put_property,
+};
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::request::SendMessageReplyHeader;
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 
 use super::{SendReceipt, SendStatus, State};
+use crate::client::consumer::RETRY_PREFIX;
 use crate::client::error::ClientError;
 use crate::client::link::Link;
 use crate::client::message::Message;
@@ -54,7 +58,11 @@ impl State {
 
     /// Messages of one topic as one request.
     pub(super) fn ready_batch(&self, messages: &[Message]) -> Result<Ready, ClientError> {
-        let topic = messages.first().map(|message| message.topic.clone()).unwrap_or_default();
+        let Some(first) = messages.first() else {
+            let why = "the batch is empty".to_owned();
+            return Err(ClientError::IllegalMessage { topic: String::new(), why });
+        };
+        let topic = first.topic.clone();
         let illegal = |why: String| ClientError::IllegalMessage { topic: topic.to_string(), why };
         let bytes: usize = messages.iter().map(|message| message.body.len() + 96).sum();
         let (mut body, mut properties) = (BytesMut::with_capacity(bytes), BytesMut::new());
@@ -62,9 +70,7 @@ impl State {
         let mut subjects = Vec::new();
         for message in messages {
             message.check()?;
-            if message.topic != topic {
-                return Err(illegal(format!("the batch has a message for {} too", message.topic)));
-            }
+            fits_into_batch(message, first).map_err(illegal)?;
             if !ids.is_empty() {
                 ids.push(',');
             }
@@ -78,10 +84,12 @@ impl State {
             let item = BatchItem { flag: message.flag, body: &message.body, properties };
             item.encode(&mut body).map_err(|cause| illegal(cause.to_string()))?;
         }
-        if ids.is_empty() {
-            return Err(illegal("the batch is empty".to_owned()));
+        properties.clear();
+        if let Some(wait) = first.property(WAIT) {
+            // The broker reads it of the batch, not of its messages.
+            put_property(&mut properties, WAIT, wait);
         }
-        let (body, properties) = (body.freeze(), Text::default());
+        let (body, properties) = (body.freeze(), utf8(properties.freeze()));
         Ok(Ready { topic, flag: 0, sys_flag: 0, body, properties, ids, is_batch: true, subjects })
     }
 
@@ -110,6 +118,27 @@ impl State {
         }
         Ok((packed.into(), sys_flag::COMPRESSED | compress.by.sys_flag()))
     }
+}
+
+/// Whether a message can share a request with the first of a batch: the broker decides for all of them at once where
+/// they go, when, and how safe they must be.
+fn fits_into_batch(message: &Message, first: &Message) -> Result<(), String> {
+    if message.topic != first.topic {
+        return Err(format!("the batch has a message for {} too", message.topic));
+    }
+    if message.topic.starts_with(RETRY_PREFIX) {
+        return Err("messages that come again cannot be sent as a batch".to_owned());
+    }
+    for later in [DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS] {
+        if message.property(later).is_some() {
+            return Err(format!("a message for later, with the property {later}, cannot be part of a batch"));
+        }
+    }
+    let waits = |message: &Message| message.property(WAIT) != Some("false");
+    if waits(message) != waits(first) {
+        return Err("some messages of the batch wait until they are stored and some do not".to_owned());
+    }
+    Ok(())
 }
 
 fn subject(message: &Message, id: &str) -> Subject {
