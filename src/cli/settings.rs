@@ -95,6 +95,8 @@ pub(super) enum SettingsError {
     Unknown { key: String, nearest: String },
     #[error("{key} does not belong into [{table}] but into [{right}]")]
     Misplaced { key: String, table: String, right: &'static str },
+    #[error("{key} = {value} cannot be kept: {why}")]
+    Promise { key: String, value: String, why: &'static str },
     #[error("{key} = {value:?} is not {wanted}")]
     Value { key: String, value: String, wanted: &'static str },
     #[error(transparent)]
@@ -204,7 +206,10 @@ fn take_one(tables: &mut [Map<String, Value>; 5], given: &Given) -> Result<(), S
             is_known = true;
         }
     }
-    if !is_known && known::is_without_meaning(key) {
+    if let Some(why) = known::broken_promise(key, &text) {
+        return Err(SettingsError::Promise { key: key.to_owned(), value: text, why });
+    }
+    if !is_known && known::is_of_rocketmq(key) {
         tracing::warn!(key, origin = %given.origin, "a setting of RocketMQ that has no meaning here");
         return Ok(());
     }
@@ -232,6 +237,7 @@ fn of_environment(variables: impl Iterator<Item = (String, String)>) -> Vec<Give
     let names = keys();
     let mut all: Vec<_> = variables
         .filter(|(name, _)| name.starts_with(PREFIX) && !OTHER_VARIABLES.contains(&name.as_str()))
+        .filter(|(name, value)| !known::is_of_orchestrator(name, value))
         .map(|(name, text)| {
             let bare = name.trim_start_matches(PREFIX).replace('_', "").to_lowercase();
             let known = names.iter().find(|key| key.name.to_lowercase() == bare);
@@ -309,6 +315,40 @@ mod tests {
     }
 
     #[test]
+    fn every_key_of_rocketmqs_own_files_is_accepted() {
+        let usual = "brokerClusterName=DefaultCluster\nbrokerName=broker-a\nbrokerId=0\nbrokerRole=ASYNC_MASTER\n\
+            deleteWhen=04\nfileReservedTime=48\nflushDiskType=ASYNC_FLUSH\nnamesrvAddr=127.0.0.1:9876\n\
+            listenPort=10911\nhaListenPort=10912\nstorePathRootDir=/data/store\nslaveReadEnable=true\n\
+            storePathCommitLog=/data/store/commitlog\nstorePathConsumeQueue=/data/store/consumequeue\n\
+            mapedFileSizeConsumeQueue=6000000\ndestroyMapedFileIntervalForcibly=120000\n\
+            redeleteHangedFileInterval=120000\nflushCommitLogLeastPages=4\nflushConsumeQueueLeastPages=2\n\
+            flushCommitLogThoroughInterval=10000\ncheckTransactionMessageEnable=false\n\
+            waitTimeMillsInSendQueue=200\nosPageCacheBusyTimeOutMills=1000\nhaMasterAddress=10.0.0.1:10912\n\
+            aclEnable=false\nserverWorkerThreads=8\noffsetCheckInSlave=false\nclusterTopicEnable=true\n\
+            brokerTopicEnable=true\ntransferMsgByHeap=true\nbrokerFastFailureEnable=true\n\
+            enableDLegerCommitLog=false\ndLegerGroup=RaftNode00\ndLegerPeers=n0-127.0.0.1:40911\n\
+            dLegerSelfId=n0\nduplicationEnable=false\nsendMessageThreadPoolNums=16\n\
+            pullMessageThreadPoolNums=128\nfetchNamesrvAddrByAddressServer=false\nenableSlaveActingMaster=true\n\
+            controllerAddr=127.0.0.1:9878\nallAckInSyncStateSet=true\nmaxTransferBytesOnMessageInMemory=262144\n";
+        let settings = taken("broker.conf", usual).expect("RocketMQ knows them all");
+        assert_eq!(settings.store.queue_file_bytes, 6_000_000);
+        let wrong = taken("broker.conf", "destroyMapedFileIntervallForcibly=1\n").expect_err("misspelt");
+        assert!(wrong.starts_with("broker.conf:1: unknown key"), "{wrong}");
+    }
+
+    #[test]
+    fn a_key_that_promises_what_is_not_here_is_refused_with_why() {
+        let refused = |text: &str| taken("broker.conf", text).expect_err("it cannot be kept");
+        assert_eq!(
+            refused("brokerName=a\naclEnable=true\n"),
+            "broker.conf:2: aclEnable = true cannot be kept: there is no access control here, everybody could do \
+             everything"
+        );
+        assert!(refused("brokerRole=SLAVE").contains("second master"));
+        assert!(refused("enableDLegerCommitLog=true").contains("no replication"));
+    }
+
+    #[test]
     fn a_toml_file_sets_the_same_keys_in_tables_or_without() {
         let text = "maxMessageSize = 5000\n[store]\nflushDiskType = 'SYNC_FLUSH'\n\n[ports]\nlisten = '127.0.0.1:1'\n";
         let settings = taken("troupemq.toml", text).expect("a good file");
@@ -356,7 +396,13 @@ mod tests {
 
     #[test]
     fn the_environment_names_keys_in_capitals() {
-        let variables = [("TROUPEMQ_MAX_MESSAGE_SIZE", "5000"), ("TROUPEMQ_CONFIG", "x"), ("HOME", "/")];
+        let variables = [
+            ("TROUPEMQ_MAX_MESSAGE_SIZE", "5000"),
+            ("TROUPEMQ_CONFIG", "x"),
+            ("HOME", "/"),
+            ("TROUPEMQ_SERVICE_HOST", "10.0.0.1"),
+            ("TROUPEMQ_PORT", "tcp://10.0.0.1:10911"),
+        ];
         let given =
             of_environment(variables.map(|(name, text)| (name.to_owned(), text.to_owned())).into_iter());
         let mut settings = Settings::default();

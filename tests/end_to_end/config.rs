@@ -41,6 +41,28 @@ fn the_file_that_is_shown_is_a_file_that_is_taken() {
 }
 
 #[test]
+fn flags_come_over_the_environment_and_that_over_the_file() {
+    let (folder, store) = store();
+    let file = folder.path().join("broker.conf");
+    std::fs::write(&file, "brokerName=of-the-file\nmaxMessageSize=5000\nfileReservedTime=7\n")
+        .expect("the folder is writable");
+    let ports = "--listen 127.0.0.1:0 --namesrv-listen 127.0.0.1:0 --broker-name b";
+    let flags = format!("{ports} --store-dir {} --config {}", store.display(), file.display());
+    let variables = [
+        ("TROUPEMQ_BROKER_NAME", "of-the-environment"),
+        ("TROUPEMQ_MAX_MESSAGE_SIZE", "6000"),
+        // What Kubernetes says of a service with this name is no setting.
+        ("TROUPEMQ_SERVICE_HOST", "10.0.0.1"),
+        ("TROUPEMQ_PORT", "tcp://10.0.0.1:10911"),
+    ];
+    let daemon = Daemon::spawn_among(&flags, &variables);
+    assert!(daemon.greeting[0].contains("broker b on"), "{:?}", daemon.greeting);
+    let value = |key: &str| run(&format!("cluster config {} b {key} --json", daemon.flag()), "").stdout;
+    assert!(value("maxMessageSize").contains("\"6000\""), "{}", value("maxMessageSize"));
+    assert!(value("fileReservedTime").contains("\"7\""), "{}", value("fileReservedTime"));
+}
+
+#[test]
 fn a_wrong_file_is_refused_with_its_place_and_an_unknown_key_with_the_nearest() {
     let (folder, _) = store();
     let file = folder.path().join("broker.conf");

@@ -104,7 +104,13 @@ impl Daemon {
 
     /// Starts the program and waits for its three lines.
     pub(crate) fn spawn(arguments: &str) -> Daemon {
+        Daemon::spawn_among(arguments, &[])
+    }
+
+    /// The same, with variables of the environment.
+    pub(crate) fn spawn_among(arguments: &str, variables: &[(&str, &str)]) -> Daemon {
         let mut command = program(arguments);
+        command.envs(variables.iter().copied());
         let mut process =
             command.arg("--log=warn").stdout(Stdio::piped()).spawn().expect("the program starts");
         let stdout = process.stdout.take().expect("stdout is piped");

@@ -9,25 +9,18 @@ use serde_json::{Map, Value};
 
 use super::{SettingsError, parsed};
 
-/// Keys of RocketMQ's `broker.conf` that have no meaning here and do no harm.
-const WITHOUT_MEANING: &[&str] = &[
-    "brokerIP2",
-    "brokerRole",
-    "sendMessageThreadPoolNums",
-    "pullMessageThreadPoolNums",
-    "useReentrantLockWhenPutMessage",
-    "transientStorePoolEnable",
-    "warmMapedFileEnable",
-    "rocketmqHome",
-    "storePathCommitLog",
-    "storePathConsumeQueue",
-    "storePathIndex",
-    "storeCheckpoint",
-    "abortFile",
-    "haListenPort",
-    "traceTopicEnable",
-    "transactionOpBatchInterval",
-    "transactionOpMsgMaxSize",
+/// The settings of RocketMQ's broker, name server, controller and connections, of versions 4.9 and 5, one a line.
+const JAVA_KEYS: &str = include_str!("java_keys.txt");
+
+/// Settings of RocketMQ that ask for a safety which is not here, by value: to go on without it would be a lie.
+const PROMISES: [(&str, &[&str], &str); 7] = [
+    ("aclEnable", &["true"], "there is no access control here, everybody could do everything"),
+    ("authenticationEnabled", &["true"], "there is no access control here, everybody could do everything"),
+    ("authorizationEnabled", &["true"], "there is no access control here, everybody could do everything"),
+    ("brokerRole", &["SLAVE"], "there is no replication here, it would be a second master"),
+    ("enableDLegerCommitLog", &["true"], "there is no replication here, it would be a second master"),
+    ("enableControllerMode", &["true"], "there is no replication here, it would be a second master"),
+    ("storeType", &["defaultRocksDB"], "queues in RocksDB are not read here"),
 ];
 
 /// The declared name of a key.
@@ -35,6 +28,9 @@ pub(super) fn name(key: &str) -> &str {
     match key {
         "listenPort" => "listen",
         "brokerIP1" => "advertise",
+        // Before version 4.8.
+        "mapedFileSizeCommitLog" => "mappedFileSizeCommitLog",
+        "mapedFileSizeConsumeQueue" => "mappedFileSizeConsumeQueue",
         _ => key,
     }
 }
@@ -52,9 +48,29 @@ pub(super) fn text(key: &str, text: &str, ports: &Map<String, Value>) -> Result<
     Ok(listen.to_string())
 }
 
-/// Whether RocketMQ has this key, and it does nothing here.
-pub(super) fn is_without_meaning(key: &str) -> bool {
-    WITHOUT_MEANING.contains(&key)
+/// Whether RocketMQ has this key.
+pub(super) fn is_of_rocketmq(key: &str) -> bool {
+    JAVA_KEYS.lines().any(|known| known == key)
+}
+
+/// Why a broker must not start with this value of a key that does nothing here.
+pub(super) fn broken_promise(key: &str, value: &str) -> Option<&'static str> {
+    let is_it = |promise: &&(&str, &[&str], &str)| promise.0 == key && promise.1.contains(&value);
+    PROMISES.iter().find(is_it).map(|(.., why)| *why)
+}
+
+/// Whether a variable is one that Kubernetes, or links between containers, give to every program beside a service of
+/// this name: `…_SERVICE_HOST`, `…_PORT=tcp://…`, `…_PORT_10911_TCP_ADDR` and the like.
+pub(super) fn is_of_orchestrator(variable: &str, value: &str) -> bool {
+    let is_protocol = |word: &str| ["tcp", "udp", "sctp"].contains(&word.to_lowercase().as_str());
+    let words: Vec<&str> = variable.split('_').collect();
+    let is_service = words.windows(2).any(|pair| matches!(pair, ["SERVICE", "HOST" | "PORT"]));
+    let is_port = words
+        .windows(3)
+        .any(|three| three[0] == "PORT" && three[1].parse::<u16>().is_ok() && is_protocol(three[2]));
+    let is_link = words.last() == Some(&"PORT")
+        && value.split_once("://").is_some_and(|(protocol, _)| is_protocol(protocol));
+    is_service || is_port || is_link
 }
 
 /// The known key that differs least.
@@ -80,6 +96,40 @@ fn distance(left: &str, right: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_of_rocketmqs_keys_is_sorted_and_has_each_once() {
+        let keys: Vec<String> = JAVA_KEYS.lines().map(str::to_lowercase).collect();
+        assert!(keys.len() > 500, "{}", keys.len());
+        assert!(keys.windows(2).all(|pair| pair[0] <= pair[1]), "it is not sorted");
+        let mut once: Vec<&str> = JAVA_KEYS.lines().collect();
+        once.dedup();
+        assert_eq!(once.len(), keys.len());
+        for (key, ..) in PROMISES {
+            assert!(is_of_rocketmq(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn variables_of_a_service_with_this_name_are_told_from_settings() {
+        let theirs = [
+            ("TROUPEMQ_SERVICE_HOST", "10.0.0.1"),
+            ("TROUPEMQ_SERVICE_PORT", "10911"),
+            ("TROUPEMQ_SERVICE_PORT_REMOTING", "10911"),
+            ("TROUPEMQ_BROKER_SERVICE_HOST", "10.0.0.1"),
+            ("TROUPEMQ_PORT", "tcp://10.0.0.1:10911"),
+            ("TROUPEMQ_PORT_10911_TCP", "tcp://10.0.0.1:10911"),
+            ("TROUPEMQ_NAMESRV_PORT_9876_TCP_PROTO", "tcp"),
+        ];
+        for (variable, value) in theirs {
+            assert!(is_of_orchestrator(variable, value), "{variable}={value}");
+        }
+        for (variable, value) in
+            [("TROUPEMQ_LISTEN_PORT", "10911"), ("TROUPEMQ_PORT_RANGE", "1"), ("TROUPEMQ_LISTEN", "x")]
+        {
+            assert!(!is_of_orchestrator(variable, value), "{variable}={value}");
+        }
+    }
 
     #[test]
     fn the_nearest_name_is_the_one_with_the_fewest_changes() {
