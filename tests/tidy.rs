@@ -19,6 +19,8 @@ const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Longer lines do not fit beside another file.
 const LINE_CHARS_MAX: usize = 120;
+/// Longest example, exclusive.
+const EXAMPLE_LINES_MAX: usize = 120;
 /// Bags have no reason to refuse anything.
 const BAGS: [&str; 12] = [
     "util",
@@ -367,4 +369,24 @@ fn end_to_end_tests_are_one_binary() {
     let allowed = BTreeSet::from(["main", "tidy"]);
     assert!(names.is_subset(&allowed), "test binaries {names:?}, allowed {allowed:?}");
     assert!(manifest.contains("autotests = false"), "cargo must not look for further test binaries");
+}
+
+#[test]
+fn the_program_of_the_readme_is_one_that_is_compiled() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("there is a README");
+    let (_, rest) = readme.split_once("```rust\n").expect("it has a program");
+    let (program, _) = rest.split_once("```").expect("the program ends");
+    let guides = fs::read_to_string(root().join("src/guides.rs")).expect("there are guides");
+    let documented: String =
+        program.lines().map(|line| format!("{}\n", format!("/// {line}").trim_end())).collect();
+    assert!(guides.contains(&documented), "src/guides.rs has another program than README.md:\n{documented}");
+}
+
+#[test]
+fn an_example_fits_on_two_screens() {
+    let examples = sources().into_iter().filter(|source| source.path.starts_with("examples/"));
+    let lengths: Vec<_> = examples.map(|source| (source.text.lines().count(), source.path)).collect();
+    assert!(lengths.len() >= 11, "{lengths:?}");
+    let long: Vec<_> = lengths.iter().filter(|(lines, _)| *lines >= EXAMPLE_LINES_MAX).collect();
+    assert!(long.is_empty(), "{long:?}, fewer than {EXAMPLE_LINES_MAX} lines are wanted");
 }

@@ -1,7 +1,8 @@
 //! Consumers whose messages go to an actix actor.
 //!
 //! Invariants:
-//! - the actor answers each message with what becomes of it; an actor that is gone or full lets it come again.
+//! - the actor answers each message with what becomes of it; an actor that is gone lets it come again;
+//! - an actor whose mailbox is full is waited for, with no more messages than the consumer's concurrency.
 
 use actix::{Message, Recipient};
 
