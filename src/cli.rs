@@ -130,6 +130,8 @@ impl std::str::FromStr for Trust {
 enum Failure {
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error("{line} was not sent: {cause}")]
+    Unsent { line: String, cause: ClientError },
     #[error("{what}: {cause}")]
     Io { what: &'static str, cause: std::io::Error },
     #[error(transparent)]
@@ -147,9 +149,13 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
-            Failure::Client(error) if error.is_transport() => 3,
-            Failure::NotFound(_) | Failure::Client(ClientError::NoRoute { .. }) => 5,
-            Failure::Client(error) if error.code().is_some() => 4,
+            Failure::NotFound(_) => 5,
+            Failure::Client(cause) | Failure::Unsent { cause, .. } => match cause {
+                ClientError::NoRoute { .. } => 5,
+                cause if cause.is_transport() => 3,
+                cause if cause.code().is_some() => 4,
+                _ => 1,
+            },
             _ => 1,
         }
     }

@@ -19,6 +19,8 @@ mod client_tls;
 mod client_trace;
 #[path = "end_to_end/client_trouble.rs"]
 mod client_trouble;
+#[path = "end_to_end/command_line.rs"]
+mod command_line;
 #[path = "end_to_end/config.rs"]
 mod config;
 #[path = "end_to_end/daemon.rs"]

@@ -26,8 +26,8 @@ use tokio::time::{Instant, interval};
 use troupemq::Client;
 use troupemq_codec::HeaderForm;
 
+use super::Failure;
 use super::output::Output;
-use super::{Cluster, Failure};
 use drive::{Driver, Outcome, Plan, Shot};
 use report::Report;
 
@@ -35,9 +35,9 @@ use report::Report;
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
     /// Send messages as fast as they are taken, or at a rate
-    Send(Load),
+    Send(Steady),
     /// Pull messages of a topic over and over
-    Pull(Load),
+    Pull(Pull),
     /// Raise the rate of sends until the first bound is crossed, and say which rate is safe
     Ramp(ramp::Ramp),
 }
@@ -45,8 +45,9 @@ pub(super) enum Bench {
 /// How the load looks.
 #[derive(Debug, Args)]
 pub(super) struct Load {
-    #[command(flatten)]
-    cluster: Cluster,
+    /// Name servers, separated by `;`
+    #[arg(long, short = 'n', value_name = "ADDRS", default_value = "127.0.0.1:9876")]
+    namesrv: String,
     /// Topic; it is made if it does not exist
     #[arg(long, short, default_value = "troupemq-bench")]
     topic: String,
@@ -62,12 +63,6 @@ pub(super) struct Load {
     /// Bytes of a body
     #[arg(long, short, value_name = "BYTES", default_value_t = 1024)]
     size: usize,
-    /// Messages asked for in one pull
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    messages: i32,
-    /// Requests a second over all connections; 0 is as fast as they are answered
-    #[arg(long, short, value_name = "N", default_value_t = 0)]
-    rate: u64,
     /// How long to measure
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u64,
@@ -88,6 +83,26 @@ pub(super) struct Load {
     threads: usize,
 }
 
+/// A load that stays as it is. It speaks no TLS.
+#[derive(Debug, Args)]
+pub(super) struct Steady {
+    #[command(flatten)]
+    load: Load,
+    /// Requests a second over all connections; 0 is as fast as they are answered
+    #[arg(long, short, value_name = "N", default_value_t = 0)]
+    rate: u64,
+}
+
+/// A load of pulls.
+#[derive(Debug, Args)]
+pub(super) struct Pull {
+    #[command(flatten)]
+    steady: Steady,
+    /// Messages asked for in one pull
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    messages: i32,
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Form {
     Json,
@@ -97,28 +112,38 @@ enum Form {
 impl Bench {
     pub(super) async fn run(self) -> Result<(), Failure> {
         match self {
-            Bench::Send(load) => load.run(Shot::Send).await,
-            Bench::Pull(load) => load.run(Shot::Pull).await,
+            Bench::Send(steady) => steady.run(Shot::Send).await,
+            Bench::Pull(pull) => pull.steady.run(Shot::Pull { messages_max: pull.messages }).await,
             Bench::Ramp(ramp) => ramp.run().await,
         }
     }
 }
 
-impl Load {
+impl Steady {
     async fn run(self, shot: Shot) -> Result<(), Failure> {
-        let client = self.cluster.connect().await?;
-        let targets = self.targets(&client).await?;
-        let bar = self.bar();
-        let (plan, outcome) = self.measure(shot, &targets, self.rate, &bar).await?;
+        let load = &self.load;
+        let client = load.connect().await?;
+        let targets = load.targets(&client).await?;
+        let bar = load.bar();
+        let (plan, outcome) = load.measure(shot, &targets, self.rate, &bar).await?;
         bar.finish_and_clear();
-        let report = Report::new(&self, &plan, &outcome);
+        if outcome.unanswered > 0 {
+            return Err(Failure::Other(format!("{} requests were never answered", outcome.unanswered)));
+        }
+        let report = Report::new(load, &plan, &outcome);
         let mut output = Output::new();
-        if self.json {
+        if load.json {
             output.json(&report)?
         } else {
             output.line(report.to_string().as_bytes())?
         }
         output.flush()
+    }
+}
+
+impl Load {
+    async fn connect(&self) -> Result<Client, Failure> {
+        Ok(Client::builder().name_servers(&self.namesrv).connect().await?)
     }
 
     /// Runs the load once, at a rate of requests a second; 0 is as fast as they are answered.
@@ -199,7 +224,6 @@ impl Load {
             shot,
             topic: self.topic.as_str().into(),
             body: vec![b'x'; self.size].into(),
-            messages_max: self.messages,
             depth: self.depth.max(1),
             form: match self.header {
                 Form::Json => HeaderForm::Json,

@@ -48,6 +48,15 @@ pub(super) struct Show {
 pub(super) struct Check {
     /// The file: troupemq.toml, or key=value lines as in RocketMQ's broker.conf
     file: PathBuf,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// What is said of a file that is right.
+#[derive(Debug, Serialize)]
+struct Right {
+    file: String,
+    settings: usize,
 }
 
 /// Which key.
@@ -91,11 +100,9 @@ impl Config {
             Config::Check(check) => {
                 let settings = Settings::load(Some(&check.file))?;
                 settings.check()?;
-                super::output::line(&format!(
-                    "{}: {} settings, all good",
-                    check.file.display(),
-                    settings.given.len()
-                ))
+                let right = Right { file: check.file.display().to_string(), settings: settings.given.len() };
+                let said = format!("{}: {} settings, all good", right.file, right.settings);
+                check.form.print_all(&[right], |_| said)
             }
             Config::Explain(explain) => explain.run(),
         }

@@ -39,13 +39,6 @@ impl Output {
     }
 }
 
-/// One line of text, shown at once.
-pub(super) fn line(text: &str) -> Result<(), Failure> {
-    let mut out = Output::new();
-    out.line(text.as_bytes())?;
-    out.flush()
-}
-
 fn failure(cause: io::Error) -> Failure {
     if cause.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);

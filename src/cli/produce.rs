@@ -1,7 +1,8 @@
 //! `troupemq produce`: lines of standard input, or one text, to messages.
 //!
 //! Invariants:
-//! - every line is sent or the command fails and says which was not;
+//! - every line that is not empty is sent, or the command fails and says which was the first that was not; those that
+//!   were on their way by then are waited for;
 //! - memory is bounded by the number of sends in flight.
 
 use std::time::Duration;
@@ -72,6 +73,19 @@ struct Sent {
     queue_offset: i64,
 }
 
+/// What became of the lines so far.
+#[derive(Debug, Default)]
+struct Tally {
+    sent: u64,
+    /// Lines without a body, which no broker takes.
+    empty: u64,
+    /// The first line that was not sent.
+    failed: Option<(u64, ClientError)>,
+}
+
+/// The number of a line, and what became of it.
+type Done = (u64, Result<SendReceipt, ClientError>);
+
 /// Where bodies come from.
 enum Bodies {
     Text(String),
@@ -90,25 +104,33 @@ impl Produce {
         let count = self.count.unwrap_or(default_count);
         let mut output = Output::new();
         let mut in_flight = JoinSet::new();
-        let mut sent = 0;
-        for _ in 0..count {
+        let mut tally = Tally::default();
+        for number in 1..=count {
             let Some(body) = bodies.next().await? else { break };
             if body.is_empty() {
+                tally.empty += 1;
                 continue;
             }
             if in_flight.len() >= self.in_flight.max(1) {
-                sent += self.report(in_flight.join_next().await, &mut output)?;
+                self.report(in_flight.join_next().await, &mut tally, &mut output)?;
             }
-            in_flight.spawn(send(producer.clone(), self.message(body)?, self.ordering_key.clone()));
+            if tally.failed.is_some() {
+                break;
+            }
+            let sending = send(producer.clone(), self.message(body)?, self.ordering_key.clone());
+            in_flight.spawn(async move { (number, sending.await) });
         }
         while !in_flight.is_empty() {
-            sent += self.report(in_flight.join_next().await, &mut output)?;
+            self.report(in_flight.join_next().await, &mut tally, &mut output)?;
         }
         client.shutdown().await;
         if !self.json {
-            output.line(format!("sent {sent} messages to {}", self.topic).as_bytes())?;
+            output.line(tally.said(&self.topic).as_bytes())?;
         }
-        output.flush()
+        output.flush()?;
+        let Some((number, cause)) = tally.failed else { return Ok(()) };
+        let what = if self.text.is_some() { "message" } else { "line" };
+        Err(Failure::Unsent { line: format!("{what} {number}"), cause })
     }
 
     fn message(&self, body: String) -> Result<Message, Failure> {
@@ -135,15 +157,34 @@ impl Produce {
 
     fn report(
         &self,
-        done: Option<Result<Result<SendReceipt, ClientError>, tokio::task::JoinError>>,
+        done: Option<Result<Done, tokio::task::JoinError>>,
+        tally: &mut Tally,
         output: &mut Output,
-    ) -> Result<u64, Failure> {
-        let Some(done) = done else { return Ok(0) };
-        let receipt = done.map_err(|cause| Failure::Other(format!("a send was cut off: {cause}")))??;
-        if self.json {
-            output.json(&Sent::from(receipt))?;
+    ) -> Result<(), Failure> {
+        let Some(done) = done else { return Ok(()) };
+        match done.map_err(|cause| Failure::Other(format!("a send was cut off: {cause}")))? {
+            (_, Ok(receipt)) => {
+                tally.sent += 1;
+                if self.json {
+                    output.json(&Sent::from(receipt))?;
+                }
+            }
+            (number, Err(cause)) if tally.failed.as_ref().is_none_or(|(first, _)| number < *first) => {
+                tally.failed = Some((number, cause));
+            }
+            (_, Err(_)) => {}
         }
-        Ok(1)
+        Ok(())
+    }
+}
+
+impl Tally {
+    fn said(&self, topic: &str) -> String {
+        let passed = match self.empty {
+            0 => String::new(),
+            empty => format!(", {empty} empty lines passed over"),
+        };
+        format!("sent {} messages to {topic}{passed}", self.sent)
     }
 }
 

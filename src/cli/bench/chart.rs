@@ -14,7 +14,7 @@ const HEIGHT: f64 = 220.0;
 const MARGIN: f64 = 46.0;
 
 /// Colours that differ in lightness too.
-const COLOURS: [&str; 3] = ["#0b6e99", "#d9730d", "#6940a5"];
+const COLOURS: [&str; 4] = ["#0b6e99", "#d9730d", "#6940a5", "#8a8a3c"];
 
 const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2rem auto;max-width:720px;color:#222}\
     h2{font-size:1rem;margin:1.5rem 0 .3rem}table{border-collapse:collapse;font-size:13px}\
@@ -38,6 +38,7 @@ pub(super) fn page(steps: &[Step], verdict: &str) -> String {
                 ("processors", |step| step.usage.processor_percent),
                 ("memory", |step| step.usage.memory_percent),
                 ("disk wait", |step| step.usage.disk_wait_percent),
+                ("network", |step| step.usage.network_percent.unwrap_or_default()),
             ],
         ),
         (
@@ -126,10 +127,18 @@ mod tests {
     #[test]
     fn the_page_has_every_step_and_nothing_from_elsewhere() {
         let usage = Usage::default();
-        let step =
-            |rate| Step { rate, stored: rate, refused: 0, p50_ms: 0.5, p99_ms: 2.0, max_ms: 3.0, usage };
+        let step = |rate| Step {
+            rate,
+            stored: rate,
+            refused: 0,
+            unanswered: 0,
+            p50_ms: 0.5,
+            p99_ms: 2.0,
+            max_ms: 3.0,
+            usage,
+        };
         let page = page(&[step(1000), step(1500), step(2250)], "2250 messages/s are safe");
-        assert_eq!(page.matches("<polyline").count(), 9);
+        assert_eq!(page.matches("<polyline").count(), 10);
         for text in ["<td>1500</td>", "2250 messages/s are safe", "1000/s</text>"] {
             assert!(page.contains(text), "{text}");
         }

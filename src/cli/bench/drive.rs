@@ -38,7 +38,7 @@ const OPAQUE_FIRST: i32 = 1_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shot {
     Send,
-    Pull,
+    Pull { messages_max: i32 },
 }
 
 /// What all connections do.
@@ -47,7 +47,6 @@ pub(super) struct Plan {
     pub(super) shot: Shot,
     pub(super) topic: Text,
     pub(super) body: Bytes,
-    pub(super) messages_max: i32,
     pub(super) depth: usize,
     pub(super) form: HeaderForm,
     /// Time between two requests of one connection; as fast as possible if there is none.
@@ -76,6 +75,8 @@ pub(super) struct Outcome {
     pub(super) body_bytes: u64,
     pub(super) refused: u64,
     pub(super) first_refusal: Option<String>,
+    /// Requests without an answer when the last ones had been waited for.
+    pub(super) unanswered: u64,
 }
 
 /// One connection.
@@ -138,13 +139,13 @@ impl Plan {
         .with_body(self.body.clone())
     }
 
-    fn pull(&self, queue_id: i32, queue_offset: i64) -> Command {
+    fn pull(&self, queue_id: i32, queue_offset: i64, messages_max: i32) -> Command {
         Command::request::<PullMessage>(&PullMessageHeader {
             group: Text::from_static("troupemq-bench"),
             topic: self.topic.clone(),
             queue_id,
             queue_offset,
-            messages_max: self.messages_max,
+            messages_max,
             sys_flag: PULL_HAS_SUBSCRIPTION,
             subscription: Some(Text::from_static("*")),
             ..Default::default()
@@ -190,6 +191,7 @@ impl Outcome {
         self.messages += other.messages;
         self.body_bytes += other.body_bytes;
         self.refused += other.refused;
+        self.unanswered += other.unanswered;
         self.first_refusal = self.first_refusal.take().or(other.first_refusal);
     }
 }
@@ -202,7 +204,7 @@ impl Driver {
         let stencil = |queue_id: &i32| Stencil::of(plan.send(*queue_id), plan.form);
         let sends = match plan.shot {
             Shot::Send => target.queues.iter().map(stencil).collect(),
-            Shot::Pull => Vec::new(),
+            Shot::Pull { .. } => Vec::new(),
         };
         Ok(Driver {
             sends,
@@ -225,7 +227,10 @@ impl Driver {
         let until = self.plan.end + LAST_ANSWERS;
         match timeout_at(until, self.drive()).await {
             Ok(driven) => driven.map(|()| self.outcome),
-            Err(_elapsed) => Err(Failure::Other(format!("{} requests were never answered", self.open))),
+            Err(_elapsed) => {
+                self.outcome.unanswered += u64::try_from(self.open).expect("the depth fits");
+                Ok(self.outcome)
+            }
         }
     }
 
@@ -298,10 +303,10 @@ impl Driver {
             let at = self.turn % self.target.queues.len();
             let opaque =
                 self.first_opaque + i32::try_from(self.in_flight.len()).expect("the depth is an i32");
-            match self.sends.get(at) {
-                Some(send) => send.put(opaque, &mut self.outbound),
-                None => {
-                    let mut pull = self.plan.pull(self.target.queues[at], self.offsets[at]);
+            match self.plan.shot {
+                Shot::Send => self.sends[at].put(opaque, &mut self.outbound),
+                Shot::Pull { messages_max } => {
+                    let mut pull = self.plan.pull(self.target.queues[at], self.offsets[at], messages_max);
                     pull.opaque = opaque;
                     pull.form = self.plan.form;
                     pull.encode(&mut self.outbound);
@@ -342,14 +347,14 @@ impl Driver {
     fn count(&mut self, view: &CommandView<'_>, frame: &[u8], at: usize, time: std::ops::Range<Instant>) {
         let (messages, bytes) = match self.plan.shot {
             Shot::Send => (1, self.plan.body.len()),
-            Shot::Pull => self.take_pulled(view, frame.get(view.body.clone()).unwrap_or_default(), at),
+            Shot::Pull { .. } => self.take_pulled(view, frame.get(view.body.clone()).unwrap_or_default(), at),
         };
         if time.end < self.plan.count_from || time.end >= self.plan.end {
             return;
         }
         self.outcome.latencies.record(time.end - time.start);
         let code = ResponseCode(view.code);
-        let is_empty_pull = self.plan.shot == Shot::Pull
+        let is_empty_pull = self.plan.shot != Shot::Send
             && [
                 ResponseCode::PULL_NOT_FOUND,
                 ResponseCode::PULL_RETRY_IMMEDIATELY,

@@ -48,6 +48,9 @@ pub(in crate::cli) struct Ramp {
     /// Highest share of the time that processors wait for disks, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 40)]
     disk_wait_max: u8,
+    /// Highest share of what a network interface can carry in one direction, in per cent, where the kernel knows that
+    #[arg(long, value_name = "PERCENT", default_value_t = 90)]
+    network_max: u8,
     /// Draw the curves into this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -63,6 +66,8 @@ pub(super) struct Step {
     pub(super) stored: u64,
     /// Requests that were refused.
     pub(super) refused: u64,
+    /// Requests that were never answered.
+    pub(super) unanswered: u64,
     /// In milliseconds.
     pub(super) p50_ms: f64,
     /// In milliseconds.
@@ -78,12 +83,14 @@ pub(super) struct Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum End {
+    Silence,
     Refusals,
     Behind,
     Latency,
     Processors,
     Memory,
     DiskWait,
+    Network,
 }
 
 /// What a ramp found.
@@ -108,6 +115,7 @@ impl Row for Step {
         "disk wait %",
         "disk MB/s",
         "net MB/s",
+        "net %",
     ];
 
     fn cells(&self) -> Vec<String> {
@@ -122,6 +130,7 @@ impl Row for Step {
             [usage.disk_bytes_per_second, usage.network_bytes_per_second]
                 .map(|rate| format!("{:.1}", rate / 1e6)),
         );
+        cells.push(usage.network_percent.map_or_else(|| "-".to_owned(), |share| format!("{share:.0}")));
         cells
     }
 }
@@ -129,19 +138,21 @@ impl Row for Step {
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            End::Silence => "requests stay without an answer",
             End::Refusals => "the broker refuses messages",
             End::Behind => "less is stored than is due",
             End::Latency => "the latency",
             End::Processors => "the processors",
             End::Memory => "the memory",
             End::DiskWait => "the disk",
+            End::Network => "the network",
         })
     }
 }
 
 impl Ramp {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let client = self.load.cluster.connect().await?;
+        let client = self.load.connect().await?;
         let targets = self.load.targets(&client).await?;
         let (mut steps, mut end) = (Vec::new(), None);
         let mut rate = self.from;
@@ -153,7 +164,7 @@ impl Ramp {
             let (plan, outcome) =
                 self.load.measure(Shot::Send, &targets, rate, &ProgressBar::hidden()).await?;
             let usage = Reading::take().since(&before, started.elapsed().as_secs_f64());
-            let step = step(rate, &Report::new(&self.load, &plan, &outcome), usage);
+            let step = step(rate, outcome.unanswered, &Report::new(&self.load, &plan, &outcome), usage);
             end = self.end(&step);
             steps.push(step);
             if end.is_some() {
@@ -181,9 +192,11 @@ impl Ramp {
     fn end(&self, step: &Step) -> Option<End> {
         let limit_ms = std::time::Duration::from_millis(self.p99_max_ms).as_secs_f64() * 1e3;
         let crossed = [
+            (step.unanswered > 0, End::Silence),
             (step.refused > 0, End::Refusals),
             (step.usage.memory_percent > self.memory_max.into(), End::Memory),
             (step.usage.disk_wait_percent > self.disk_wait_max.into(), End::DiskWait),
+            (step.usage.network_percent.is_some_and(|share| share > self.network_max.into()), End::Network),
             (step.usage.processor_percent > self.processor_max.into(), End::Processors),
             (step.p99_ms > limit_ms, End::Latency),
             (step.stored.saturating_mul(100) < step.rate.saturating_mul(ANSWERED_MIN_PERCENT), End::Behind),
@@ -208,9 +221,10 @@ fn growth() -> clap::builder::RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(110..=1000)
 }
 
-fn step(rate: u64, report: &Report, usage: Usage) -> Step {
+fn step(rate: u64, unanswered: u64, report: &Report, usage: Usage) -> Step {
     Step {
         rate,
+        unanswered,
         stored: report.messages_per_second,
         refused: report.refused,
         p50_ms: report.p50_us / 1e3,
@@ -241,7 +255,16 @@ mod tests {
 
     fn kept() -> Step {
         let usage = Usage { processor_percent: 50.0, memory_percent: 20.0, ..Usage::default() };
-        Step { rate: 1000, stored: 1000, refused: 0, p50_ms: 0.1, p99_ms: 1.0, max_ms: 3.0, usage }
+        Step {
+            rate: 1000,
+            stored: 1000,
+            refused: 0,
+            unanswered: 0,
+            p50_ms: 0.1,
+            p99_ms: 1.0,
+            max_ms: 3.0,
+            usage,
+        }
     }
 
     #[test]
@@ -249,6 +272,7 @@ mod tests {
         let ramp = Line::parse_from(["ramp"]).ramp;
         assert_eq!(ramp.end(&kept()), None);
         assert_eq!(ramp.end(&Step { refused: 1, ..kept() }), Some(End::Refusals));
+        assert_eq!(ramp.end(&Step { unanswered: 1, ..kept() }), Some(End::Silence));
         assert_eq!(ramp.end(&Step { stored: 949, ..kept() }), Some(End::Behind));
         assert_eq!(ramp.end(&Step { stored: 950, ..kept() }), None);
         assert_eq!(ramp.end(&Step { p99_ms: 20.1, ..kept() }), Some(End::Latency));
@@ -256,6 +280,8 @@ mod tests {
         assert_eq!(busy(Usage { processor_percent: 91.0, ..Usage::default() }), Some(End::Processors));
         assert_eq!(busy(Usage { memory_percent: 91.0, ..Usage::default() }), Some(End::Memory));
         assert_eq!(busy(Usage { disk_wait_percent: 41.0, ..Usage::default() }), Some(End::DiskWait));
+        assert_eq!(busy(Usage { network_percent: Some(91.0), ..Usage::default() }), Some(End::Network));
+        assert_eq!(busy(Usage { network_percent: Some(90.0), ..Usage::default() }), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Report {
         Report {
             load: match plan.shot {
                 Shot::Send => "send",
-                Shot::Pull => "pull",
+                Shot::Pull { .. } => "pull",
             },
             connections: load.connections,
             depth: load.depth,

@@ -4,6 +4,7 @@
 //! - two readings make a usage; counters that go back or are missing count as nothing used;
 //! - parsing is apart from reading, so that it has tests.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use serde::Serialize;
@@ -24,6 +25,17 @@ pub(super) struct Reading {
     disk_bytes: u64,
     /// Bytes that went over the network, the loopback's included.
     network_bytes: u64,
+    /// The interfaces whose speed is known.
+    interfaces: BTreeMap<String, Interface>,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Interface {
+    received_bytes: u64,
+    sent_bytes: u64,
+    /// In each direction.
+    megabits_per_second: u64,
 }
 
 /// What was used between two readings.
@@ -40,19 +52,36 @@ pub(super) struct Usage {
     pub(super) disk_bytes_per_second: f64,
     /// Over the network, in bytes a second.
     pub(super) network_bytes_per_second: f64,
+    /// The busier direction's share of the busiest interface, in per cent; nothing where no speed is known.
+    pub(super) network_percent: Option<f64>,
 }
 
 impl Reading {
     /// Reads the counters.
     pub(super) fn take() -> Reading {
-        let text = |file| fs::read_to_string(file).unwrap_or_default();
+        fn text(file: impl AsRef<std::path::Path>) -> String {
+            fs::read_to_string(file).unwrap_or_default()
+        }
         let (ticks, waiting_ticks) = processors(&text("/proc/stat"));
+        let devices = text("/proc/net/dev");
+        let speed = |name: &str| {
+            // The kernel says -1, or refuses, where there is no speed, as of a loopback.
+            let megabits = text(format!("/sys/class/net/{name}/speed")).trim().parse::<u64>().ok();
+            megabits.filter(|megabits| *megabits > 0)
+        };
         Reading {
             ticks,
             waiting_ticks,
             memory: memory(&text("/proc/meminfo")),
             disk_bytes: disks(&text("/proc/diskstats")),
-            network_bytes: network(&text("/proc/net/dev")),
+            network_bytes: network(&devices).map(|(_, received, sent)| received + sent).sum(),
+            interfaces: network(&devices)
+                .filter_map(|(name, received_bytes, sent_bytes)| {
+                    let megabits_per_second = speed(name)?;
+                    let interface = Interface { received_bytes, sent_bytes, megabits_per_second };
+                    Some((name.to_owned(), interface))
+                })
+                .collect(),
         }
     }
 
@@ -62,12 +91,20 @@ impl Reading {
         let share = |ticks: f64| if all > 0.0 { 100.0 * ticks / all } else { 0.0 };
         let idle = part(self.ticks.1, earlier.ticks.1);
         let (memory, available) = self.memory;
+        let shares = self.interfaces.iter().filter_map(|(name, now)| {
+            let before = earlier.interfaces.get(name)?;
+            let received = part(now.received_bytes, before.received_bytes);
+            let sent = part(now.sent_bytes, before.sent_bytes);
+            let bytes_max = float(now.megabits_per_second) * 1e6 / 8.0 * seconds;
+            Some(100.0 * received.max(sent) / bytes_max)
+        });
         Usage {
             processor_percent: share((all - idle).max(0.0)),
             disk_wait_percent: share(part(self.waiting_ticks, earlier.waiting_ticks)),
             memory_percent: 100.0 * part(memory, available) / (float(memory)).max(1.0),
             disk_bytes_per_second: part(self.disk_bytes, earlier.disk_bytes) / seconds,
             network_bytes_per_second: part(self.network_bytes, earlier.network_bytes) / seconds,
+            network_percent: shares.reduce(f64::max),
         }
     }
 }
@@ -117,14 +154,13 @@ fn disks(text: &str) -> u64 {
     sum
 }
 
-/// Bytes received and sent on all interfaces.
-fn network(text: &str) -> u64 {
-    let bytes = |line: &str| {
-        let (_, counters) = line.split_once(':')?;
+/// Each interface with the bytes received and sent.
+fn network(text: &str) -> impl Iterator<Item = (&str, u64, u64)> {
+    text.lines().filter_map(|line| {
+        let (name, counters) = line.split_once(':')?;
         let words: Vec<u64> = counters.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        Some(words.first()? + words.get(8)?)
-    };
-    text.lines().filter_map(bytes).sum()
+        Some((name.trim(), *words.first()?, *words.get(8)?))
+    })
 }
 
 #[cfg(test)]
@@ -139,7 +175,7 @@ mod tests {
         assert_eq!(disks(disk), 51_200);
         let net =
             "Inter-| Receive\n face |bytes\n  lo: 100 1 0 0 0 0 0 0 200 1 0\neth0: 5 1 0 0 0 0 0 0 6 1\n";
-        assert_eq!(network(net), 311);
+        assert_eq!(network(net).collect::<Vec<_>>(), [("lo", 100, 200), ("eth0", 5, 6)]);
     }
 
     #[test]
@@ -151,6 +187,7 @@ mod tests {
             memory: (100, 40),
             disk_bytes: 1000,
             network_bytes: 4000,
+            ..Reading::default()
         };
         let usage = later.since(&earlier, 2.0);
         assert_eq!(
@@ -158,5 +195,17 @@ mod tests {
             (75.0, 10.0, 60.0)
         );
         assert_eq!((usage.disk_bytes_per_second, usage.network_bytes_per_second), (500.0, 2000.0));
+    }
+    #[test]
+    fn the_busiest_interface_in_its_busier_direction_is_what_counts() {
+        let reading = |received_bytes, sent_bytes| {
+            let of = |megabits_per_second| Interface { received_bytes, sent_bytes, megabits_per_second };
+            let interfaces = BTreeMap::from([("eth0".to_owned(), of(8)), ("eth1".to_owned(), of(80))]);
+            Reading { interfaces, ..Reading::default() }
+        };
+        let usage = reading(1_000_000, 500_000).since(&reading(0, 0), 2.0);
+        assert_eq!(usage.network_percent, Some(50.0));
+        let unknown = Reading::default().since(&Reading::default(), 1.0);
+        assert_eq!(unknown.network_percent, None, "a loopback has no speed");
     }
 }

@@ -220,7 +220,7 @@ fn clock(behind_ms: Option<i64>) -> Finding {
     let (what, why) =
         ("clock", "delays, retention and searches by time go by the clock; it must not go back");
     match behind_ms {
-        None => good(what, "no stored message to compare with", why),
+        None => unknown(what, why),
         Some(behind) if behind <= CLOCK_BEHIND_MAX_MS => good(what, "not behind the store", why),
         Some(behind) => Finding {
             verdict: Verdict::Wrong,
@@ -266,7 +266,7 @@ mod tests {
             is_rotational: Some(false),
             disk_bytes: Some((100 << 30, 60 << 30)),
             clock_source: Some("tsc".to_owned()),
-            clock_behind_ms: None,
+            clock_behind_ms: Some(-5),
             address: Some(("10.0.0.1:10911".parse().expect("an address"), Dialled::Reached)),
         }
     }
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn each_value_is_judged_by_itself() {
         type Case = (&'static str, Verdict, fn(&mut Machine));
-        let cases: [Case; 14] = [
+        let cases: [Case; 15] = [
             ("vm.max_map_count", Verdict::Better, |m| m.map_count_max = Some(65_530)),
             ("vm.swappiness", Verdict::Better, |m| m.has_swap = Some(true)),
             ("vm.overcommit_memory", Verdict::Wrong, |m| m.overcommit = Some(2)),
@@ -299,6 +299,7 @@ mod tests {
             ("free disk space", Verdict::Wrong, |m| m.disk_bytes = Some((100 << 30, 5 << 30))),
             ("clock source", Verdict::Better, |m| m.clock_source = Some("hpet".to_owned())),
             ("clock", Verdict::Wrong, |m| m.clock_behind_ms = Some(60_000)),
+            ("clock", Verdict::Unknown, |m| m.clock_behind_ms = None),
             ("advertised address", Verdict::Wrong, |m| {
                 m.address = m.address.take().map(|(at, _)| (at, Dialled::Failed("refused".to_owned())));
             }),
