@@ -5,7 +5,9 @@
 //! - a pull is held until something it selects comes or its time is over; what it finds then is its answer,
 //!   even if it is nothing;
 //! - offsets are committed on the first pass only;
-//! - records leave as slices of the mapped log, never copied.
+//! - records leave as slices of the mapped log, never copied;
+//! - a pull that finds messages in memory is answered from where it lies in the buffer of the read: only one that
+//!   waits is copied out of it.
 //!
 //! Contents: `check` says whether the pull is allowed and what it selects, `read` finds the records, `reply`
 //! writes the answer.
@@ -22,17 +24,16 @@ use std::time::Duration;
 use actix::prelude::SendError;
 use actix::{Arbiter, Message};
 use troupemq_codec::request::{
-    LitePullMessage, PULL_COMMITS_OFFSET, PULL_SUSPENDS, PullMessage, PullMessageHeader,
+    LitePullMessage, PULL_COMMITS_OFFSET, PULL_SUSPENDS, PullMessage, PullMessageHeader, PullView,
 };
-use troupemq_codec::{Command, Request, ResponseCode, Text};
+use troupemq_codec::{Command, CommandView, HeaderForm, Request, ResponseCode, Text};
 
 use crate::cast::BrokerCast;
 use crate::directory::{QueueView, TopicView};
-use crate::net::turn::answer;
+use crate::net::turn::{Came, answer};
 use crate::net::wire::Wire;
 use crate::net::{Link, Refusal};
 use crate::offsets::{GroupQueue, Published, TakeReset, WouldKeep};
-use crate::pull::check::Selects;
 use crate::pull::read::{Bounds, Reading, Source, Status};
 use crate::queue::{OnHold, Park};
 use crate::rebalance::WhenSubscribed;
@@ -52,12 +53,8 @@ pub struct Parcel {
     pub header: PullMessageHeader,
     /// Who pulls.
     pub link: Arc<Link>,
-    /// The topic.
-    pub topic: Arc<TopicView>,
-    /// The queue.
-    pub queue: Arc<QueueView>,
-    /// What it selects.
-    pub selects: Selects,
+    /// What it is about.
+    pub resolved: check::Resolved,
     /// Why it came back, if it was held.
     pub wakened: Option<Wakened>,
     /// When it wants its answer at the latest, once it was held, in monotonic nanoseconds.
@@ -66,6 +63,51 @@ pub struct Parcel {
     pub is_warm: bool,
     /// Why the offset that it commits is not kept, if it is not.
     pub not_kept: Option<String>,
+}
+
+/// What the answer to a pull depends on, wherever the pull lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Whose answer it is, and in which form.
+    pub opaque: i32,
+    /// The form of its header.
+    pub form: HeaderForm,
+    /// Whether nobody waits for it.
+    pub is_oneway: bool,
+    /// Who pulls.
+    pub group: &'a str,
+    /// The topic.
+    pub topic: &'a TopicView,
+    /// The queue.
+    pub queue: &'a QueueView,
+    /// First offset wanted.
+    pub queue_offset: i64,
+    /// The offset to commit, if it says so and has not been committed yet.
+    pub commit_offset: Option<i64>,
+    /// Why that is not kept, if it is not.
+    pub not_kept: Option<&'a str>,
+}
+
+impl Parcel {
+    /// Whether it carries an offset to be committed.
+    fn commits(&self) -> bool {
+        self.header.sys_flag & PULL_COMMITS_OFFSET != 0 && self.wakened.is_none()
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        let Parcel { request, header, resolved, .. } = self;
+        Asked {
+            opaque: request.opaque,
+            form: request.form,
+            is_oneway: request.is_oneway(),
+            group: &header.group,
+            topic: &resolved.topic,
+            queue: &resolved.queue,
+            queue_offset: header.queue_offset,
+            commit_offset: self.commits().then_some(header.commit_offset),
+            not_kept: self.not_kept.as_deref(),
+        }
+    }
 }
 
 /// Why a pull that was held came back to its session.
@@ -101,12 +143,8 @@ pub struct Pulled {
     pub commit_offset: Option<i64>,
 }
 
-impl Parcel {
-    /// Whether it carries an offset to be committed.
-    fn commits(&self) -> bool {
-        self.header.sys_flag & PULL_COMMITS_OFFSET != 0 && self.wakened.is_none()
-    }
-}
+/// A pull that is allowed, and what it is about.
+type Allowed = (PullMessageHeader, check::Resolved);
 
 /// Whether a request code is a pull.
 pub fn is_pull(code: i32) -> bool {
@@ -114,13 +152,52 @@ pub fn is_pull(code: i32) -> bool {
 }
 
 /// Serves a pull that just came.
-pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, request: Command) {
-    match check::resolve(cast, &wire.link, &request) {
+pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, came: &Came<'_>, view: &CommandView<'_>) {
+    let Ok(pull) = PullView::read(view) else { return take_in(wire, cast, came.command(view)) };
+    let commits = pull.sys_flag & PULL_COMMITS_OFFSET != 0;
+    if must_ask(cast, commits) {
+        return take_in(wire, cast, came.command(view));
+    }
+    let Ok(resolved) = check::resolve(cast, &wire.link, view.code, &pull) else {
+        return take_in(wire, cast, came.command(view));
+    };
+    let reading = read(cast, &resolved, &pull, false);
+    if reading.count > 0 && !reading.is_cold() {
+        let asked = Asked {
+            opaque: view.opaque,
+            form: view.form,
+            is_oneway: view.is_oneway(),
+            group: &pull.group,
+            topic: &resolved.topic,
+            queue: &resolved.queue,
+            queue_offset: pull.queue_offset,
+            commit_offset: commits.then_some(pull.commit_offset),
+            not_kept: None,
+        };
+        tell_progress(cast, &asked, &reading);
+        return hand_out(wire, cast, &asked, reading);
+    }
+    let request = came.command(view);
+    match request.header() {
+        Ok(header) => settle(wire, cast, parcel(wire, (request, header), resolved), reading),
+        Err(unreadable) => reply::refuse(wire, &request, Refusal::from(unreadable).into()),
+    }
+}
+
+/// Serves a pull that cannot be served where it lies.
+fn take_in(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, request: Command) {
+    match resolve(cast, wire, &request) {
         Err(refused) if refused.refusal.code == ResponseCode::SUBSCRIPTION_NOT_LATEST => {
             actix::spawn(again_when_registered(wire.clone(), cast.clone(), request));
         }
         resolved => go_on(wire, cast, request, resolved),
     }
+}
+
+fn resolve(cast: &BrokerCast, wire: &Wire, request: &Command) -> Result<Allowed, check::Refused> {
+    let header: PullMessageHeader = request.header().map_err(Refusal::from)?;
+    let resolved = check::resolve(cast, &wire.link, request.code, &header.view())?;
+    Ok((header, resolved))
 }
 
 /// Serves a pull that came before the heart-beat which registers its subscription: clients of 4.x send them in
@@ -135,7 +212,7 @@ async fn again_when_registered(wire: Rc<Wire>, cast: Arc<BrokerCast>, request: C
             let _ = tokio::time::timeout(BEAT_PATIENCE, registered).await;
         }
     }
-    let resolved = check::resolve(&cast, &wire.link, &request);
+    let resolved = resolve(&cast, &wire, &request);
     go_on(&wire, &cast, request, resolved);
 }
 
@@ -143,34 +220,42 @@ fn go_on(
     wire: &Rc<Wire>,
     cast: &Arc<BrokerCast>,
     request: Command,
-    resolved: Result<check::Resolved, check::Refused>,
+    resolved: Result<Allowed, check::Refused>,
 ) {
     match resolved {
         Err(refused) => reply::refuse(wire, &request, refused),
-        Ok(resolved) => {
-            let check::Resolved { header, topic, queue, selects } = resolved;
-            let link = wire.link.clone();
-            let parcel = Parcel {
-                request,
-                header,
-                link,
-                topic,
-                queue,
-                selects,
-                wakened: None,
-                deadline: None,
-                is_warm: false,
-                not_kept: None,
-            };
-            let Published { pending_resets, is_full } = &cast.offsets_published;
-            let commits_in_vain = is_full.load(Ordering::Acquire) && parcel.commits();
-            if pending_resets.load(Ordering::Acquire) == 0 && !commits_in_vain {
-                serve(wire, cast, Box::new(parcel));
+        Ok((header, resolved)) => {
+            let parcel = parcel(wire, (request, header), resolved);
+            if must_ask(cast, parcel.commits()) {
+                serve_after_asking(wire, cast, parcel);
             } else {
-                serve_after_asking(wire, cast, Box::new(parcel));
+                serve(wire, cast, parcel);
             }
         }
     }
+}
+
+fn parcel(
+    wire: &Wire,
+    (request, header): (Command, PullMessageHeader),
+    resolved: check::Resolved,
+) -> Box<Parcel> {
+    Box::new(Parcel {
+        request,
+        header,
+        link: wire.link.clone(),
+        resolved,
+        wakened: None,
+        deadline: None,
+        is_warm: false,
+        not_kept: None,
+    })
+}
+
+/// Whether the owner of offsets is to be asked first.
+fn must_ask(cast: &BrokerCast, commits: bool) -> bool {
+    let Published { pending_resets, is_full } = &cast.offsets_published;
+    pending_resets.load(Ordering::Acquire) != 0 || (commits && is_full.load(Ordering::Acquire))
 }
 
 /// Serves a pull while resets are pending or the table of offsets is full: a reset that is meant for it is its answer,
@@ -179,13 +264,13 @@ fn serve_after_asking(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<P
     let (wire, cast) = (wire.clone(), cast.clone());
     let of = GroupQueue {
         group: parcel.header.group.clone(),
-        topic: parcel.topic.name.clone(),
+        topic: parcel.resolved.topic.name.clone(),
         queue_id: parcel.header.queue_id,
     };
     actix::spawn(async move {
         if let Ok(Some(queue_offset)) = cast.offsets.send(TakeReset(of.clone())).await {
-            let reading = Reading::reset_to(queue_offset, &parcel.queue.units);
-            return reply::write(&wire, &parcel, reading);
+            let reading = Reading::reset_to(queue_offset, &parcel.resolved.queue.units);
+            return reply::write(&wire, &parcel.asked(), reading);
         }
         if parcel.commits() && cast.offsets_published.is_full.load(Ordering::Acquire) {
             parcel.not_kept = cast.offsets.send(WouldKeep(of)).await.ok().and_then(Result::err);
@@ -213,20 +298,22 @@ pub(crate) fn resume(wire: &Rc<Wire>, parcel: Box<Parcel>) {
 /// Serves a pull whose hold has ended before its time: if that is because it is not allowed any more, that is its
 /// answer.
 fn check_again(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
-    match check::resolve(cast, &wire.link, &parcel.request) {
+    match check::resolve(cast, &wire.link, parcel.request.code, &parcel.header.view()) {
         Err(refused) => reply::refuse(wire, &parcel.request, refused),
-        Ok(check::Resolved { topic, queue, selects, .. }) => {
-            (parcel.topic, parcel.queue, parcel.selects) = (topic, queue, selects);
+        Ok(resolved) => {
+            parcel.resolved = resolved;
             serve(wire, cast, parcel);
         }
     }
 }
 
-fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
-    let began = cast.clock().nanos();
-    let reading = read(cast, &parcel);
-    let took = cast.clock().nanos().saturating_sub(began);
-    cast.stats.read_took(took);
+fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, parcel: Box<Parcel>) {
+    let reading = read(cast, &parcel.resolved, &parcel.header.view(), parcel.is_warm);
+    settle(wire, cast, parcel, reading);
+}
+
+/// Does what follows from what a pull found.
+fn settle(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>, reading: Reading) {
     if reading.is_cold() && !parcel.is_warm {
         parcel.is_warm = true;
         cast.stats.cold_pull();
@@ -242,36 +329,45 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     }
     let may_wait = parcel.header.sys_flag & PULL_SUSPENDS != 0 && parcel.wakened.is_none();
     if reading.status.is_nothing_new(parcel.header.queue_offset) && may_wait {
-        tell_progress(cast, &parcel, &reading);
+        tell_progress(cast, &parcel.asked(), &reading);
         return hold(cast, parcel, reading.next_offset);
     }
     if parcel.wakened == Some(Wakened::Arrival) && may_go_on(cast, &parcel, &reading) {
         return hold(cast, parcel, reading.next_offset);
     }
     if parcel.wakened.is_none() || reading.next_offset != parcel.header.queue_offset {
-        tell_progress(cast, &parcel, &reading);
+        tell_progress(cast, &parcel.asked(), &reading);
     }
-    cast.stats.got(reading.count, reading.bytes);
-    if reading.count > 0 {
-        let pulls = Pair::of(reading.count, reading.bytes, 1, took / 1_000_000);
-        parcel.topic.counters.got(&parcel.header.group, parcel.header.queue_id, &pulls);
-        if names::is_system(&parcel.topic.name) {
-            cast.stats.system_got(reading.count);
-        }
-        cast.attend(&parcel.topic);
-    }
-    reply::write(wire, &parcel, reading);
+    hand_out(wire, cast, &parcel.asked(), reading);
 }
 
-fn read(cast: &BrokerCast, parcel: &Parcel) -> Reading {
+/// Counts what a pull found and answers it.
+fn hand_out(wire: &Rc<Wire>, cast: &BrokerCast, asked: &Asked<'_>, reading: Reading) {
+    cast.stats.got(reading.count, reading.bytes);
+    if reading.count > 0 {
+        let topic = asked.topic;
+        let pulls = Pair::of(reading.count, reading.bytes, 1, reading.took_ms);
+        topic.counters.got(asked.group, asked.queue.queue_id, &pulls);
+        if names::is_system(&topic.name) {
+            cast.stats.system_got(reading.count);
+        }
+        cast.attend(topic);
+    }
+    reply::write(wire, asked, reading);
+}
+
+fn read(cast: &BrokerCast, about: &check::Resolved, pull: &PullView<'_>, is_warm: bool) -> Reading {
     let bounds = Bounds {
-        is_warm: parcel.is_warm,
-        ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, parcel.header.messages_max)
+        is_warm,
+        ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, pull.messages_max)
     };
-    read::read(
-        &Source { units: &parcel.queue.units, log: &cast.log, selects: &parcel.selects, bounds },
-        parcel.header.queue_offset,
-    )
+    let source = Source { units: &about.queue.units, log: &cast.log, selects: &about.selects, bounds };
+    let began = cast.clock().nanos();
+    let mut reading = read::read(&source, pull.queue_offset);
+    let took = cast.clock().nanos().saturating_sub(began);
+    cast.stats.read_took(took);
+    reading.took_ms = took / 1_000_000;
+    reading
 }
 
 /// Whether a pull that was woken by what it does not select is held on: its filter looks at more than a unit
@@ -292,8 +388,9 @@ fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
     };
     let wish = u64::try_from(wish_ms).unwrap_or(0).saturating_mul(1_000_000);
     let deadline = *parcel.deadline.get_or_insert_with(|| cast.clock().nanos().saturating_add(wish));
-    let queue = parcel.queue.clone();
-    let park = Park { from, deadline, filter: parcel.selects.filter.clone(), parcel: OnHold::new(parcel) };
+    let queue = parcel.resolved.queue.clone();
+    let filter = parcel.resolved.selects.filter.clone();
+    let park = Park { from, deadline, filter, parcel: OnHold::new(parcel) };
     let refused = match queue.actor() {
         Some(actor) => actor.try_send(park).err(),
         None => Some(SendError::Closed(park)),
@@ -305,16 +402,15 @@ fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
 }
 
 /// Tells the owner of offsets what was handed out and what is to be committed.
-fn tell_progress(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) {
-    let header = &parcel.header;
+fn tell_progress(cast: &BrokerCast, asked: &Asked<'_>, reading: &Reading) {
     let told = Pulled {
         // A copy of its own: a slice would keep the whole request in memory.
-        group: Text::from(header.group.as_str()),
-        topic: parcel.topic.name.clone(),
-        queue_id: header.queue_id,
-        from: header.queue_offset,
+        group: Text::from(asked.group),
+        topic: asked.topic.name.clone(),
+        queue_id: asked.queue.queue_id,
+        from: asked.queue_offset,
         next_offset: reading.next_offset,
-        commit_offset: parcel.commits().then_some(header.commit_offset),
+        commit_offset: asked.commit_offset,
     };
     if let Err(undelivered) = cast.offsets.try_send(told) {
         // What was handed out is told again by the next pull; a commit may be the last one.

@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `unit.rs` | the bytes of a unit |
+//! | `units.rs` | units one after the other |
 //! | `files.rs` | the files of a queue |
 //! | `append.rs` | writing units |
 //! | `batch.rs` | batch queues: searching for the unit of an offset |
@@ -28,6 +29,7 @@ mod files;
 mod recover;
 mod table;
 mod unit;
+mod units;
 
 #[cfg(test)]
 mod consume_queue_test;
@@ -41,9 +43,9 @@ use troupemq_codec::Text;
 use troupemq_codec::message::RecordView;
 
 use self::extension::{QueueExtension, is_address};
-use self::files::{QueueFile, QueueFiles};
+use self::files::QueueFiles;
 use self::recover::Found;
-use self::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
+use self::unit::{BATCH_UNIT_BYTES, UNIT_BYTES};
 use crate::config::StoreConfig;
 use crate::dispatch::SCHEDULE_TOPIC;
 use crate::error::StoreError;
@@ -57,6 +59,7 @@ pub use self::extension::ExtensionUnit;
 pub use self::recover::Trust;
 pub use self::table::QueueTable;
 pub use self::unit::Unit;
+pub use self::units::Units;
 
 /// How a queue counts (RocketMQ: topic attribute `queue.type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,20 +279,6 @@ impl ConsumeQueue {
         record.total_size() as u64 == u64::from(unit.size) && (is_of_topic || is_named())
     }
 
-    /// The units from the message `from` on, at most `max`; nothing if `from` cannot be read.
-    pub fn units(&self, from: i64, max: usize) -> Units<'_> {
-        let below = self.max_offset();
-        let readable = from >= self.min_offset() && from < below;
-        let position = if readable { self.position_of(from) } else { None };
-        Units {
-            queue: self,
-            position: position.unwrap_or(0),
-            below,
-            left: max * usize::from(position.is_some()),
-            file: None,
-        }
-    }
-
     /// Byte position of its end, if the disk may lack something in front of it.
     pub(crate) fn unflushed(&self) -> Option<u64> {
         let end = self.end.load(Ordering::Acquire);
@@ -373,72 +362,8 @@ impl ConsumeQueue {
         }
     }
 
-    /// Reads the unit at a byte position below the end.
-    fn unit_in(&self, file: &QueueFile, position: u64) -> Option<Unit> {
-        let map = match file.map() {
-            Ok(map) => map,
-            Err(error) => {
-                tracing::error!(%error, "queue file cannot be read");
-                return None;
-            }
-        };
-        let at = file.at(position);
-        match self.kind() {
-            QueueKind::Plain => {
-                let word = |offset| u32::from_be(map.word(at + offset).load(Ordering::Relaxed));
-                let words = [word(0), word(4), word(8), word(12), word(16)];
-                let queue_offset = i64::try_from(position / UNIT_BYTES as u64).ok()?;
-                let mut unit = PlainUnit::from_words(words).at(queue_offset);
-                if is_address(unit.tags_code) {
-                    unit.tags_code = self.read_extension(unit.tags_code).map_or(0, |found| found.tags_code);
-                }
-                Some(unit)
-            }
-            QueueKind::Batch => {
-                let mut bytes = [0; BATCH_UNIT_BYTES];
-                map.read(at, &mut bytes);
-                Some(BatchUnit::from_bytes(&bytes).unit())
-            }
-        }
-    }
-
     /// Reads the unit at a byte position below the end, wherever its file is.
     fn unit_at(&self, position: u64) -> Option<Unit> {
         self.unit_in(&*self.files.at(position)?, position)
-    }
-}
-
-/// Consecutive units of a queue.
-#[derive(Debug)]
-pub struct Units<'a> {
-    queue: &'a ConsumeQueue,
-    position: u64,
-    below: i64,
-    left: usize,
-    file: Option<Arc<QueueFile>>,
-}
-
-impl Iterator for Units<'_> {
-    type Item = Unit;
-
-    fn next(&mut self) -> Option<Unit> {
-        if self.left == 0 {
-            return None;
-        }
-        let inside = self.file.as_ref().is_some_and(|file| self.position < file.end());
-        if !inside {
-            self.file = self.queue.files.at(self.position);
-        }
-        let unit = self.queue.unit_in(self.file.as_deref()?, self.position)?;
-        self.left -= 1;
-        self.position += self.queue.kind().unit_bytes();
-        if unit.queue_offset >= self.below {
-            self.left = 0;
-            return None;
-        }
-        if unit.next_offset() >= self.below {
-            self.left = 0;
-        }
-        Some(unit)
     }
 }

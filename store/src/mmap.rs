@@ -189,6 +189,20 @@ impl WordMap {
         unsafe { AtomicU32::from_ptr(start) }
     }
 
+    /// The `count` words of 32 bits from byte `at` on.
+    ///
+    /// # Panics
+    /// If `at` is not a multiple of four or they are not all inside the map.
+    #[inline]
+    pub fn words(&self, at: usize, count: usize) -> &[AtomicU32] {
+        let inside = at <= self.len() && (self.len() - at) / 4 >= count;
+        assert!(at.is_multiple_of(4) && inside, "no {count} words at byte {at}");
+        let start = self.raw.as_mut_ptr().wrapping_add(at).cast::<AtomicU32>();
+        // SAFETY: maps start at a page, so a multiple of four is aligned; the words are inside the map
+        // (asserted), live as long as `self`, and are accessed only atomically by this type.
+        unsafe { std::slice::from_raw_parts(start, count) }
+    }
+
     /// The 16 bits at byte `at`, for layouts whose words are not aligned to four.
     ///
     /// # Panics
@@ -325,6 +339,15 @@ mod tests {
         map.drop_pages(0..4096).unwrap();
         map.read_ahead(false).unwrap();
         assert_eq!(u32::from_be(map.word(4).load(Ordering::Relaxed)), 0x0102_0304);
+        let words = map.words(4092, 1).iter().chain(map.words(4, 2));
+        let words: Vec<_> = words.map(|word| u32::from_be(word.load(Ordering::Relaxed))).collect();
+        assert_eq!(words, [0, 0x0102_0304, 0x0000_0506]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no 2 words at byte 4092")]
+    fn words_that_reach_beyond_the_map_are_refused() {
+        WordMap::open(&file(4096), 4096).unwrap().words(4092, 2);
     }
 
     #[test]

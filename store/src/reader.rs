@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use crate::pieces::Pieces;
 use crate::segments::Segments;
 
 /// Positions of the log that all threads see, each on its own cache line.
@@ -79,22 +80,6 @@ pub struct LogReader {
     segment_bytes: u64,
 }
 
-/// The bytes of one segment that were final when it was taken; keeps the segment mapped.
-#[derive(Debug, Clone)]
-pub struct SegmentLease {
-    start: u64,
-    bytes: Bytes,
-}
-
-impl SegmentLease {
-    /// `len` bytes from `log_offset`, if they all are in it: no copy and no look-up.
-    pub fn slice(&self, log_offset: u64, len: usize) -> Option<Bytes> {
-        let at = usize::try_from(log_offset.checked_sub(self.start)?).ok()?;
-        let end = at.checked_add(len).filter(|end| *end <= self.bytes.len())?;
-        Some(self.bytes.slice(at..end))
-    }
-}
-
 impl LogReader {
     pub(crate) fn new(segments: Arc<Segments>, positions: Arc<Positions>, segment_bytes: u64) -> LogReader {
         LogReader { segments, positions, segment_bytes }
@@ -135,11 +120,12 @@ impl LogReader {
         self.segments.bytes(log_offset, len)
     }
 
-    /// The final bytes of the segment that holds `log_offset`, for who wants several slices of it.
-    pub fn lease(&self, log_offset: u64) -> Option<SegmentLease> {
+    /// Takes pieces of the segment that holds `log_offset`, of the bytes that are final now; none of them yet, and room
+    /// for some.
+    pub fn pieces(&self, log_offset: u64, room: usize) -> Option<Pieces> {
         let take = |segment: &Arc<crate::segment::Segment>| {
             let bytes = segment.bytes(segment.start(), segment.mapping().published())?;
-            Some(SegmentLease { start: segment.start(), bytes })
+            Some(Pieces::new(segment.start(), bytes, room))
         };
         self.segments.with(log_offset, take).flatten()
     }
@@ -184,10 +170,10 @@ mod tests {
         assert_eq!(&reader.rest(4097, 300).unwrap()[..], b"ello");
         assert_eq!(reader.look(4098, 1, |bytes| bytes[0]), Some(b'l'));
         assert!(reader.slice(4096, 6).is_none());
-        let lease = reader.lease(4098).unwrap();
-        assert_eq!(&lease.slice(4097, 4).unwrap()[..], b"ello");
-        assert!(lease.slice(4097, 5).is_none() && lease.slice(4095, 1).is_none());
-        assert!(reader.lease(8192).is_none());
+        let mut pieces = reader.pieces(4098, 2).unwrap();
+        assert!(pieces.add(4097, 4) && !pieces.add(4097, 5) && !pieces.add(4095, 1));
+        assert_eq!(pieces.single().as_deref(), Some(&b"ello"[..]));
+        assert!(reader.pieces(8192, 2).is_none());
         assert!(reader.rest(4200, 10).is_none());
         assert!(reader.rest(0, 10).is_none());
         assert!(reader.is_resident(4096, 5));

@@ -57,7 +57,7 @@ impl Came<'_> {
     }
 
     /// A command that outlives the buffer of the read.
-    fn command(&self, view: &CommandView<'_>) -> Command {
+    pub(crate) fn command(&self, view: &CommandView<'_>) -> Command {
         match self {
             Came::Slice(frame) => Command::from_view(view, &Bytes::copy_from_slice(frame)),
             Came::Owned { frame, body } => Command::from_view(view, frame).with_body(body.clone()),
@@ -119,7 +119,7 @@ impl Turn {
                 }
             }
             Served::Broker(cast) if crate::pull::is_pull(view.code) => {
-                crate::pull::first(&self.wire, cast, came.command(&view));
+                crate::pull::first(&self.wire, cast, came, &view);
                 Ok(Left::Nothing)
             }
             _ => Ok(Left::Call(came.command(&view))),

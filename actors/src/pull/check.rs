@@ -8,10 +8,8 @@
 use std::sync::Arc;
 
 use troupemq_codec::filter::{MessageFilter, TagFilter};
-use troupemq_codec::request::{
-    LitePullMessage, PULL_FILTERS_BY_CLASS, PULL_HAS_SUBSCRIPTION, PullMessageHeader,
-};
-use troupemq_codec::{Command, Request, ResponseCode};
+use troupemq_codec::request::{LitePullMessage, PULL_FILTERS_BY_CLASS, PULL_HAS_SUBSCRIPTION, PullView};
+use troupemq_codec::{Request, ResponseCode, Text};
 
 use crate::cast::BrokerCast;
 use crate::directory::{GroupSubscription, GroupView, QueueView, TopicView};
@@ -26,8 +24,6 @@ const FAQ: &str = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for
 /// A pull that is allowed.
 #[derive(Debug)]
 pub struct Resolved {
-    /// Its header.
-    pub header: PullMessageHeader,
     /// The topic.
     pub topic: Arc<TopicView>,
     /// The queue.
@@ -66,17 +62,16 @@ fn forbidden(kind: i32, remark: String) -> Refused {
 }
 
 /// Checks a pull and finds out what it is about.
-pub fn resolve(cast: &BrokerCast, link: &Link, request: &Command) -> Result<Resolved, Refused> {
-    let header: PullMessageHeader = request.header().map_err(Refusal::from)?;
-    check_broker(cast, request.code)?;
-    let group = check_group(cast, &header)?;
-    let topic = cast.directory.topic(&header.topic).ok_or_else(|| no_topic(&header.topic))?;
+pub fn resolve(cast: &BrokerCast, link: &Link, code: i32, pull: &PullView<'_>) -> Result<Resolved, Refused> {
+    check_broker(cast, code)?;
+    let group = check_group(cast, &pull.group)?;
+    let topic = cast.directory.topic(&pull.topic).ok_or_else(|| no_topic(&pull.topic))?;
     if !topic.is_readable() {
-        return Err(forbidden(3, format!("the topic[{}] pulling message is forbidden", header.topic)));
+        return Err(forbidden(3, format!("the topic[{}] pulling message is forbidden", pull.topic)));
     }
-    let queue = find_queue(cast, &topic, &header, link)?;
-    let selects = select(cast, group.as_deref(), &header)?;
-    Ok(Resolved { header, topic, queue, selects })
+    let queue = find_queue(cast, &topic, pull, link)?;
+    let selects = select(cast, group.as_deref(), pull)?;
+    Ok(Resolved { topic, queue, selects })
 }
 
 fn check_broker(cast: &BrokerCast, code: i32) -> Result<(), Refused> {
@@ -92,13 +87,12 @@ fn check_broker(cast: &BrokerCast, code: i32) -> Result<(), Refused> {
     Ok(())
 }
 
-fn check_group(cast: &BrokerCast, header: &PullMessageHeader) -> Result<Option<Arc<GroupView>>, Refused> {
-    let name = &header.group;
+fn check_group(cast: &BrokerCast, name: &str) -> Result<Option<Arc<GroupView>>, Refused> {
     let Some(group) = cast.directory.group(name) else {
         if cast.config.load().auto_create_subscription_group || cast.directory.is_light(name) {
             // A client that never heart-beats is known by its pulls, so that its commits count. The pull does
             // not wait for it; where the mailbox is full, the next pull asks again.
-            let _ = cast.groups.try_send(EnsureGroup(name.clone()));
+            let _ = cast.groups.try_send(EnsureGroup(Text::from(name)));
             return Ok(None);
         }
         let remark = format!("subscription group [{name}] does not exist, {FAQ}");
@@ -118,41 +112,37 @@ fn no_topic(name: &str) -> Refusal {
 fn find_queue(
     cast: &BrokerCast,
     topic: &TopicView,
-    header: &PullMessageHeader,
+    pull: &PullView<'_>,
     link: &Link,
 ) -> Result<Arc<QueueView>, Refusal> {
     let illegal = || {
         let remark = format!(
             "queueId[{}] is illegal, topic:[{}] topicConfig.readQueueNums:[{}] consumer:[/{}]",
-            header.queue_id,
-            header.topic,
+            pull.queue_id,
+            pull.topic,
             topic.config.read_queue_nums,
             link.peer()
         );
         Refusal::new(ResponseCode::INVALID_PARAMETER, remark)
     };
-    if header.queue_id >= topic.config.read_queue_nums {
+    if pull.queue_id >= topic.config.read_queue_nums {
         return Err(illegal());
     }
-    match cast.directory.queue(topic, header.queue_id, &cast.queues) {
+    match cast.directory.queue(topic, pull.queue_id, &cast.queues) {
         Ok(queue) => queue.ok_or_else(illegal),
         Err(error) => Err(Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string())),
     }
 }
 
 /// What the pull selects: by the text in it, or by what its group registered.
-fn select(
-    cast: &BrokerCast,
-    group: Option<&GroupView>,
-    header: &PullMessageHeader,
-) -> Result<Selects, Refused> {
-    if header.sys_flag & PULL_FILTERS_BY_CLASS != 0 {
-        let remark = no_class_filter(&header.topic);
+fn select(cast: &BrokerCast, group: Option<&GroupView>, pull: &PullView<'_>) -> Result<Selects, Refused> {
+    if pull.sys_flag & PULL_FILTERS_BY_CLASS != 0 {
+        let remark = no_class_filter(&pull.topic);
         return Err(Refusal::new(ResponseCode::SUBSCRIPTION_PARSE_FAILED, remark).into());
     }
-    if header.sys_flag & PULL_HAS_SUBSCRIPTION != 0 {
-        let text = header.subscription.as_deref().unwrap_or(TagFilter::ALL);
-        let filter = compile(cast, header.expression_type.as_deref(), text)?;
+    if pull.sys_flag & PULL_HAS_SUBSCRIPTION != 0 {
+        let text = pull.subscription.as_deref().unwrap_or(TagFilter::ALL);
+        let filter = compile(cast, pull.expression_type.as_deref(), text)?;
         return Ok(Selects { filter, bits: None });
     }
     let missing = |what: &str| {
@@ -164,14 +154,14 @@ fn select(
         let remark = format!("the consumer group[{}] can not consume by broadcast way", view.name());
         return Err(forbidden(4, remark));
     }
-    if view.is_forbidden(&header.topic) {
-        let remark = format!("the consumer group[{}] is forbidden for topic[{}]", view.name(), header.topic);
+    if view.is_forbidden(&pull.topic) {
+        let remark = format!("the consumer group[{}] is forbidden for topic[{}]", view.name(), pull.topic);
         return Err(forbidden(5, remark));
     }
-    let Some(subscription) = online.subscriptions.get(header.topic.as_str()) else {
+    let Some(subscription) = online.subscriptions.get(&*pull.topic) else {
         return Err(missing("subscription").into());
     };
-    if subscription.version < header.subscription_version {
+    if subscription.version < pull.subscription_version {
         let remark = "the consumer's subscription not latest";
         return Err(Refusal::new(ResponseCode::SUBSCRIPTION_NOT_LATEST, remark).into());
     }
@@ -179,7 +169,7 @@ fn select(
     check_served(cast, &filter)?;
     let bits = match &*filter {
         MessageFilter::Tags(_) => None,
-        MessageFilter::Sql(_) => cast.filters.find(&header.topic, view.name(), &subscription.expression),
+        MessageFilter::Sql(_) => cast.filters.find(&pull.topic, view.name(), &subscription.expression),
     };
     Ok(Selects { filter, bits })
 }

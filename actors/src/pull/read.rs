@@ -6,11 +6,10 @@
 //! - records that stand side by side in the log leave as one slice;
 //! - `next_offset` is behind everything that was looked at and not left for the next pull.
 
-use bytes::Bytes;
 use troupemq_codec::ResponseCode;
 use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::message::RecordView;
-use troupemq_store::{ConsumeQueue, LogReader, QueueKind, SegmentLease, Unit};
+use troupemq_store::{ConsumeQueue, LogReader, Pieces, QueueKind, Unit};
 
 use crate::config::BrokerConfig;
 use crate::pull::check::Selects;
@@ -18,6 +17,9 @@ use crate::read_ahead::tell_damaged;
 
 /// Bytes of a consume-queue unit, in which the scan limit is given.
 const UNIT_BYTES: usize = 20;
+
+/// Pieces for which room is made at first.
+const PIECES: usize = 32;
 
 /// Bytes a cold reader fetches ahead for a filter that looks at properties.
 const AHEAD_BYTES: usize = 1 << 20;
@@ -92,12 +94,14 @@ pub struct Reading {
     pub min_offset: i64,
     /// Offset behind the last message of the queue.
     pub max_offset: i64,
-    /// The records, in pieces.
-    pub slices: Vec<Bytes>,
+    /// The records, in pieces, by the segments they are in.
+    pub pieces: Vec<Pieces>,
     /// Messages in them.
     pub count: usize,
     /// Bytes in them.
     pub bytes: usize,
+    /// How long the reading took, in milliseconds.
+    pub took_ms: u64,
     /// Whether the reader is far behind: it should read from a slave if that is allowed.
     pub is_far: bool,
     /// The ranges of the log that are not in memory: log offset and length.
@@ -177,9 +181,10 @@ impl Reading {
             next_offset,
             min_offset,
             max_offset,
-            slices: Vec::new(),
+            pieces: Vec::new(),
             count: 0,
             bytes: 0,
+            took_ms: 0,
             is_far: false,
             cold: Vec::new(),
         }
@@ -203,11 +208,7 @@ pub fn read(source: &Source<'_>, offset: i64) -> Reading {
         return ended(Status::OffsetOverflowBadly, max);
     }
     let mut gathering = Gathering::new(source, ended(Status::OffsetFoundNull, offset));
-    for unit in source.units.units(offset, source.bounds.scan_max) {
-        if !gathering.look_at(&unit) {
-            break;
-        }
-    }
+    source.units.units(offset, source.bounds.scan_max).each_while(|unit| gathering.look_at(unit));
     gathering.finish()
 }
 
@@ -228,8 +229,8 @@ struct Gathering<'a> {
     doubtful: Vec<Unit>,
     /// Bytes of properties and expressions gone through.
     looked_bytes: usize,
-    /// The segment of the last slice: the next one is most likely of the same.
-    lease: Option<SegmentLease>,
+    /// Whether the filter need not be asked.
+    takes_all: bool,
     reading: Reading,
 }
 
@@ -243,7 +244,7 @@ impl<'a> Gathering<'a> {
             open: None,
             doubtful: Vec::new(),
             looked_bytes: 0,
-            lease: None,
+            takes_all: source.selects.filter.is_all(),
             reading,
         }
     }
@@ -258,7 +259,7 @@ impl<'a> Gathering<'a> {
             self.pass(unit, Status::MessageWasRemoving);
             return true;
         }
-        match self.selects(unit) {
+        match if self.takes_all { Some(true) } else { self.selects(unit) } {
             Some(true) => {}
             Some(false) => {
                 self.pass(unit, Status::NoMatchedMessage);
@@ -332,22 +333,34 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// Turns the open range into a slice.
+    /// Turns the open range into a piece.
     fn cut(&mut self) {
         let Some((from, to)) = self.open.take() else { return };
-        let len = usize::try_from(to - from).unwrap_or(usize::MAX);
-        let log = self.source.log;
         let bounds = &self.source.bounds;
+        if !self.doubtful.is_empty() || (!bounds.is_warm && from < bounds.hot_from) {
+            return self.cut_with_care(from, to);
+        }
+        self.add_range(from, to);
+    }
+
+    /// The same for a range that may be on the disk only, or may hold something else than its units say.
+    fn cut_with_care(&mut self, from: u64, to: u64) {
+        let len = usize::try_from(to - from).unwrap_or(usize::MAX);
+        let Source { log, bounds, .. } = self.source;
         let doubtful = std::mem::take(&mut self.doubtful);
         if !bounds.is_warm && from < bounds.hot_from && !log.is_resident(from, len) {
             self.reading.cold.push((from, len));
         } else if doubtful.iter().any(|unit| !self.is_right(unit)) {
             return self.cut_apart((from, to), &doubtful);
         }
-        match self.slice(from, len) {
-            Some(slice) => self.reading.slices.push(slice),
+        self.add_range(from, to);
+    }
+
+    fn add_range(&mut self, from: u64, to: u64) {
+        let len = usize::try_from(to - from).unwrap_or(usize::MAX);
+        if !self.add(from, len) {
             // Deleted between the look at the start of the log and now.
-            None => self.reading.bytes -= len,
+            self.reading.bytes -= len;
         }
     }
 
@@ -378,24 +391,29 @@ impl<'a> Gathering<'a> {
 
     fn take_whole(&mut self, from: u64, to: u64) {
         let len = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
-        if len > 0
-            && let Some(slice) = self.slice(from, len)
-        {
-            self.reading.slices.push(slice);
+        if len > 0 {
+            self.add(from, len);
         }
     }
 
-    fn slice(&mut self, from: u64, len: usize) -> Option<Bytes> {
-        if let Some(slice) = self.lease.as_ref().and_then(|lease| lease.slice(from, len)) {
-            return Some(slice);
+    /// Adds a piece of the log; false if it is gone. The next one is most likely of the same segment.
+    fn add(&mut self, from: u64, len: usize) -> bool {
+        let pieces = &mut self.reading.pieces;
+        if pieces.last_mut().is_some_and(|last| last.add(from, len)) {
+            return true;
         }
-        self.lease = self.source.log.lease(from);
-        self.lease.as_ref()?.slice(from, len)
+        let room = self.source.bounds.wish.min(PIECES);
+        let Some(mut segment) = self.source.log.pieces(from, room) else { return false };
+        let is_there = segment.add(from, len);
+        if is_there {
+            pieces.push(segment);
+        }
+        is_there
     }
 
     fn finish(mut self) -> Reading {
         self.cut();
-        if self.reading.status == Status::Found && self.reading.slices.is_empty() {
+        if self.reading.status == Status::Found && self.reading.pieces.is_empty() {
             self.reading.count = 0;
             self.reading.status = Status::MessageWasRemoving;
         }

@@ -9,9 +9,10 @@ use std::rc::Rc;
 use troupemq_codec::command::Head;
 use troupemq_codec::request::PullMessageReplyHeader;
 use troupemq_codec::{Command, ResponseCode};
+use troupemq_store::Pieces;
 
 use crate::net::wire::Wire;
-use crate::pull::Parcel;
+use crate::pull::Asked;
 use crate::pull::check::Refused;
 use crate::pull::read::Reading;
 use crate::router::Served;
@@ -20,8 +21,8 @@ use crate::router::Served;
 const SLAVE: i64 = 1;
 
 /// Writes what was found.
-pub(crate) fn write(wire: &Rc<Wire>, parcel: &Parcel, reading: Reading) {
-    if parcel.request.is_oneway() {
+pub(crate) fn write(wire: &Rc<Wire>, asked: &Asked<'_>, reading: Reading) {
+    if asked.is_oneway {
         return;
     }
     let header = PullMessageReplyHeader {
@@ -29,20 +30,19 @@ pub(crate) fn write(wire: &Rc<Wire>, parcel: &Parcel, reading: Reading) {
         next_offset: reading.next_offset,
         min_offset: reading.min_offset,
         max_offset: reading.max_offset,
-        topic_sys_flag: Some(parcel.topic.config.topic_sys_flag),
+        topic_sys_flag: Some(asked.topic.config.topic_sys_flag),
         group_sys_flag: Some(0),
         ..PullMessageReplyHeader::default()
     };
-    let (code, request) = (reading.status.code(parcel.header.queue_offset), &parcel.request);
+    let code = reading.status.code(asked.queue_offset);
     let status = reading.status.name();
     // Clients look at the code alone; the remark is for who looks why progress is not kept.
-    let told = parcel.not_kept.as_ref().map(|why| format!("{status}; {why}"));
-    let remark = told.as_deref().unwrap_or(status);
-    let head = Head::answer(code, request.opaque, request.form).with_remark(remark);
-    let body_len = reading.slices.iter().map(bytes::Bytes::len).sum();
+    let told = asked.not_kept.map(|why| format!("{status}; {why}"));
+    let head = Head::answer(code, asked.opaque, asked.form).with_remark(told.as_deref().unwrap_or(status));
+    let body_len = reading.pieces.iter().map(Pieces::len).sum();
     wire.write(|out| {
         header.encode_head(head, body_len, out.tail());
-        reading.slices.into_iter().for_each(|slice| out.push(slice));
+        reading.pieces.into_iter().for_each(|pieces| out.push_pieces(pieces));
     });
 }
 

@@ -68,6 +68,19 @@ impl<'a> Head<'a> {
         HeadWriter { head: self, out, start, fields_start }
     }
 
+    /// Appends the frame up to its body, whose fields are these in JSON.
+    pub(crate) fn put_json(self, fields: &[&[u8]], body_len: usize, out: &mut BytesMut) {
+        let start = out.len();
+        out.reserve(512);
+        out.put_bytes(0, LENGTH_BYTES.saturating_add(HEADER_WORD_BYTES));
+        out.put_slice(b"{\"code\":");
+        put_number(i64::from(self.code), out);
+        out.put_slice(b",\"extFields\":");
+        fields.iter().for_each(|piece| out.put_slice(piece));
+        self.put_json_end(out);
+        fill_lengths((start, self.form), body_len, out);
+    }
+
     fn put_binary(&self, out: &mut BytesMut) {
         out.put_i16(low_half(self.code));
         out.put_u8(self.language.number());
@@ -177,13 +190,18 @@ impl HeadWriter<'_, '_> {
                 fill(self.out, length_at, fields_len);
             }
         }
-        let written = self.out.len().saturating_sub(self.start);
-        let frame_len = written.saturating_sub(LENGTH_BYTES).saturating_add(body_len);
-        let header_len = written.saturating_sub(LENGTH_BYTES.saturating_add(HEADER_WORD_BYTES));
-        let word = i32::from(self.head.form.number()) << 24 | len32(header_len);
-        fill(self.out, self.start, len32(frame_len));
-        fill(self.out, self.start.saturating_add(LENGTH_BYTES), word);
+        fill_lengths((self.start, self.head.form), body_len, self.out);
     }
+}
+
+/// Writes the lengths of a frame that begins at `start` and is written up to its body.
+fn fill_lengths((start, form): (usize, HeaderForm), body_len: usize, out: &mut BytesMut) {
+    let written = out.len().saturating_sub(start);
+    let frame_len = written.saturating_sub(LENGTH_BYTES).saturating_add(body_len);
+    let header_len = written.saturating_sub(LENGTH_BYTES.saturating_add(HEADER_WORD_BYTES));
+    let word = i32::from(form.number()) << 24 | len32(header_len);
+    fill(out, start, len32(frame_len));
+    fill(out, start.saturating_add(LENGTH_BYTES), word);
 }
 
 /// Lengths here are those of our own output, far below 2^31.

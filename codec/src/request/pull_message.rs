@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use bytes::BytesMut;
 
-use crate::command::{CommandView, Head, Value};
+use crate::command::{CommandView, Head, HeaderForm, Value, digits_of};
 use crate::error::CodecError;
 use crate::header::{Header, header};
 use crate::request::{Direction, Request};
@@ -90,7 +90,7 @@ impl Request for LitePullMessage {
 }
 
 /// A pull as its frame says it, nothing copied.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullView<'a> {
     /// The consumer's group.
     pub group: Cow<'a, str>,
@@ -109,11 +109,11 @@ pub struct PullView<'a> {
     /// How long the broker may hold the request.
     pub suspend_timeout_ms: i64,
     /// The subscription, if the flag says so.
-    pub subscription: Option<Value<'a>>,
+    pub subscription: Option<Cow<'a, str>>,
     /// Version of the subscription.
     pub subscription_version: i64,
     /// `TAG` if absent, or `SQL92`.
-    pub expression_type: Option<Value<'a>>,
+    pub expression_type: Option<Cow<'a, str>>,
     /// Who asks through a proxy.
     pub request_source: Option<i32>,
 }
@@ -124,12 +124,8 @@ impl<'a> PullView<'a> {
     /// # Errors
     /// [`CodecError::Missing`] for a required key, [`CodecError::Invalid`] for a bad number.
     pub fn read(view: &CommandView<'a>) -> Result<PullView<'a>, CodecError> {
-        let mut found = [None; FIELDS];
-        for (key, value) in view.fields() {
-            if let Some(slot) = found.get_mut(place_of(key.as_bytes())) {
-                *slot = Some(value).filter(|value| !value.is_empty());
-            }
-        }
+        let found = view.pick::<FIELDS>(|key| Some(place_of(key)));
+        let found = found.map(|value| value.filter(|value| !value.is_empty()));
         let required = |place: usize| {
             let key = PullMessageHeader::KEYS.get(place).copied().unwrap_or_default();
             let value = found.get(place).copied().flatten();
@@ -147,11 +143,31 @@ impl<'a> PullView<'a> {
             sys_flag: int(5)?,
             commit_offset: long(6)?,
             suspend_timeout_ms: long(7)?,
-            subscription,
+            subscription: subscription.map(Value::to_cow),
             subscription_version: long(9)?,
-            expression_type,
+            expression_type: expression_type.map(Value::to_cow),
             request_source: request_source.map(|value| value.to_i32("requestSource")).transpose()?,
         })
+    }
+}
+
+impl PullMessageHeader {
+    /// The same as a view of it.
+    pub fn view(&self) -> PullView<'_> {
+        PullView {
+            group: Cow::Borrowed(&self.group),
+            topic: Cow::Borrowed(&self.topic),
+            queue_id: self.queue_id,
+            queue_offset: self.queue_offset,
+            messages_max: self.messages_max,
+            sys_flag: self.sys_flag,
+            commit_offset: self.commit_offset,
+            suspend_timeout_ms: self.suspend_timeout_ms,
+            subscription: self.subscription.as_deref().map(Cow::Borrowed),
+            subscription_version: self.subscription_version,
+            expression_type: self.expression_type.as_deref().map(Cow::Borrowed),
+            request_source: self.request_source,
+        }
     }
 }
 
@@ -182,6 +198,12 @@ const FIELDS: usize = PullMessageHeader::KEYS.len();
 impl PullMessageReplyHeader {
     /// Appends the frame up to its body, without a map; `body_len` bytes must follow.
     pub fn encode_head(&self, head: Head<'_>, body_len: usize, out: &mut BytesMut) {
+        if let (None, None, Some(topic_flag), Some(group_flag)) =
+            (self.offset_delta, self.forbidden_type, self.topic_sys_flag, self.group_sys_flag)
+            && head.form == HeaderForm::Json
+        {
+            return self.encode_usual_head(head, (topic_flag, group_flag), body_len, out);
+        }
         let mut writer = head.begin(out);
         writer.number("suggestWhichBrokerId", self.suggested_broker_id);
         writer.number("nextBeginOffset", self.next_offset);
@@ -200,6 +222,33 @@ impl PullMessageReplyHeader {
             }
         }
         writer.finish(body_len);
+    }
+
+    /// The same for the fields that an answer has which is no refusal: as pieces, in one go.
+    fn encode_usual_head(
+        &self,
+        head: Head<'_>,
+        (topic_flag, group_flag): (i32, i32),
+        body_len: usize,
+        out: &mut BytesMut,
+    ) {
+        let (mut broker, mut next, mut min, mut max, mut topic, mut group) = Default::default();
+        let fields: [&[u8]; 13] = [
+            br#"{"suggestWhichBrokerId":""#,
+            digits_of(self.suggested_broker_id, &mut broker),
+            br#"","nextBeginOffset":""#,
+            digits_of(self.next_offset, &mut next),
+            br#"","minOffset":""#,
+            digits_of(self.min_offset, &mut min),
+            br#"","maxOffset":""#,
+            digits_of(self.max_offset, &mut max),
+            br#"","topicSysFlag":""#,
+            digits_of(topic_flag.into(), &mut topic),
+            br#"","groupSysFlag":""#,
+            digits_of(group_flag.into(), &mut group),
+            br#""}"#,
+        ];
+        head.put_json(&fields, body_len, out);
     }
 }
 
@@ -248,9 +297,10 @@ mod tests {
             assert_eq!((pull.group.as_ref(), pull.topic.as_ref(), pull.queue_id), ("g", "T", 3));
             assert_eq!((pull.queue_offset, pull.messages_max, pull.sys_flag), (9, 32, 6));
             assert_eq!((pull.commit_offset, pull.suspend_timeout_ms), (8, 15_000));
-            assert_eq!(pull.subscription.unwrap().to_cow(), "a \"b\"");
+            assert_eq!(pull, header().view());
+            assert_eq!(pull.subscription.unwrap(), "a \"b\"");
             assert_eq!(pull.subscription_version, 1_700_000_000_000);
-            assert!(pull.expression_type.unwrap().is("SQL92"));
+            assert_eq!(pull.expression_type.unwrap(), "SQL92");
             assert_eq!(pull.request_source, Some(-1));
         }
     }
@@ -264,11 +314,19 @@ mod tests {
             group_sys_flag: Some(0),
             ..PullMessageReplyHeader::default()
         };
-        for form in [HeaderForm::Json, HeaderForm::Binary] {
-            let (mut short, mut long) = (BytesMut::new(), BytesMut::new());
-            header.encode_head(Head::answer(ResponseCode::SUCCESS, 7, form), 3, &mut short);
-            let mut command = Command::response(ResponseCode::SUCCESS).with_header(&header);
-            (command.opaque, command.form) = (7, form);
+        let refusal = PullMessageReplyHeader { forbidden_type: Some(1), ..header.clone() };
+        let forms = [HeaderForm::Json, HeaderForm::Binary];
+        let remarks = [None, Some("FOUND"), Some("a \"b\"")];
+        for ((header, form), remark) in [header, refusal]
+            .iter()
+            .flat_map(|header| forms.map(|form| (header, form)))
+            .zip(remarks.iter().cycle())
+        {
+            let (mut short, mut long) = (BytesMut::from(&b"before"[..]), BytesMut::from(&b"before"[..]));
+            let head = Head { remark: *remark, ..Head::answer(ResponseCode::SUCCESS, -7, form) };
+            header.encode_head(head, 3, &mut short);
+            let mut command = Command::response(ResponseCode::SUCCESS).with_header(header);
+            (command.opaque, command.form, command.remark) = (-7, form, remark.map(Text::from));
             command.encode_head(3, &mut long);
             assert_eq!(short, long);
         }
