@@ -23,6 +23,7 @@ use troupemq_store::{ConsumeQueue, QueueTable, StoreError, light};
 
 use crate::net::{Link, LinkId};
 use crate::queue::Queue;
+use crate::queue::readers::Readers;
 use crate::rebalance::RebalanceCoordinator;
 use crate::topic::counters::Counters;
 
@@ -59,6 +60,8 @@ pub struct QueueView {
     pub queue_id: i32,
     /// Its consume queue.
     pub units: Arc<ConsumeQueue>,
+    /// How far groups have read it.
+    pub readers: Readers,
     waited_for: AtomicBool,
     actor: ArcSwapOption<Addr<Queue>>,
 }
@@ -199,6 +202,7 @@ impl Directory {
                 topic: topic.name.clone(),
                 queue_id,
                 units,
+                readers: Readers::default(),
                 waited_for: AtomicBool::new(false),
                 actor: ArcSwapOption::empty(),
             })
@@ -316,6 +320,12 @@ impl TopicView {
     /// How many queues it has, readable or writable.
     pub fn queue_count(&self) -> usize {
         self.queues.len()
+    }
+
+    /// The view of a queue, if anybody has needed it yet.
+    pub(crate) fn known_queue(&self, queue_id: i32) -> Option<&QueueView> {
+        let slot = usize::try_from(queue_id).ok().and_then(|at| self.queues.get(at));
+        slot.and_then(OnceLock::get).map(|queue| &**queue)
     }
 
     /// Whether the topic may be written to.

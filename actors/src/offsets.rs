@@ -136,7 +136,7 @@ pub struct TopicProgress {
 pub struct GroupProgress {
     /// Next offset to consume; `None` when nothing was committed.
     pub committed: Option<i64>,
-    /// Offset up to which messages were handed out; `None` when nothing was pulled.
+    /// Offset up to which messages were handed out; `None` when nothing was pulled since a reset.
     pub pulled: Option<i64>,
 }
 

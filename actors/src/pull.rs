@@ -125,7 +125,8 @@ pub enum Wakened {
     Dropped,
 }
 
-/// Told by pulls to the owner of consumer offsets: what was handed out, and what is to be committed.
+/// Told by pulls to the owner of consumer offsets: what was handed out, and what is to be committed. A pull that goes
+/// on where the last one of its group ended, and commits nothing, is not told.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct Pulled {
@@ -270,6 +271,7 @@ fn serve_after_asking(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<P
     actix::spawn(async move {
         if let Ok(Some(queue_offset)) = cast.offsets.send(TakeReset(of.clone())).await {
             let reading = Reading::reset_to(queue_offset, &parcel.resolved.queue.units);
+            parcel.resolved.queue.readers.moved(&parcel.header.group);
             return reply::write(&wire, &parcel.asked(), reading);
         }
         if parcel.commits() && cast.offsets_published.is_full.load(Ordering::Acquire) {
@@ -401,8 +403,12 @@ fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
     }
 }
 
-/// Tells the owner of offsets what was handed out and what is to be committed.
+/// Tells the owner of offsets what was handed out, if the pull did not merely go on, and what is to be committed.
 fn tell_progress(cast: &BrokerCast, asked: &Asked<'_>, reading: &Reading) {
+    let goes_on = asked.queue.readers.goes_on(asked.group, asked.queue_offset, reading.next_offset);
+    if goes_on && asked.commit_offset.is_none() {
+        return;
+    }
     let told = Pulled {
         // A copy of its own: a slice would keep the whole request in memory.
         group: Text::from(asked.group),
@@ -413,7 +419,8 @@ fn tell_progress(cast: &BrokerCast, asked: &Asked<'_>, reading: &Reading) {
         commit_offset: asked.commit_offset,
     };
     if let Err(undelivered) = cast.offsets.try_send(told) {
-        // What was handed out is told again by the next pull; a commit may be the last one.
+        // The next pull is to be told again; a commit may be the last one.
+        asked.queue.readers.moved(asked.group);
         let told = undelivered.into_inner();
         if told.commit_offset.is_some() {
             let offsets = cast.offsets.clone();

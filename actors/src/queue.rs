@@ -11,9 +11,10 @@
 //!   looks for waiters after that: so no arrival is missed;
 //! - a pull that cannot be held any more goes back to its session, whatever becomes of the actor.
 //!
-//! Contents: `parked` is the state.
+//! Contents: `parked` is the state; `readers` is what pulls note that need not wait.
 
 pub mod parked;
+pub mod readers;
 
 use std::sync::Arc;
 use std::time::Duration;

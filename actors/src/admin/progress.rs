@@ -186,7 +186,13 @@ async fn of_topic(cast: &BrokerCast, group: &Text, view: &TopicView) -> Result<I
         topic: view.name.clone(),
         queue_count: view.config.read_queue_nums,
     };
-    Ok(InTopic { topic: view.name.clone(), queues: cast.offsets.send(asked).await? })
+    let mut queues = cast.offsets.send(asked).await?;
+    for (queue_id, progress) in &mut queues {
+        // The owner of offsets does not hear of pulls that merely go on.
+        let latest = view.known_queue(*queue_id).and_then(|queue| queue.readers.pulled(group));
+        progress.pulled = progress.pulled.map(|told| latest.unwrap_or(told));
+    }
+    Ok(InTopic { topic: view.name.clone(), queues })
 }
 
 /// Runs what reads the store on a thread that may wait.

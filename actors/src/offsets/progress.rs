@@ -12,6 +12,7 @@
 //!
 //! Deliberately absent: any check against the queue's own limits. A pull beyond them is told where to go on.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use troupemq_codec::Text;
@@ -134,12 +135,9 @@ impl Progress {
 
     /// Lets commits of the queue go back as far as `to`, until they are where they are now.
     pub fn send_back(&mut self, group: &str, topic: &str, queue_id: i32, to: i64) {
-        let queue = self.groups.get_mut(group).and_then(|topics| topics.get_mut(topic)?.get_mut(&queue_id));
-        let Some(queue) = queue else { return };
-        let Some(committed) = queue.committed.filter(|committed| to < *committed) else { return };
-        let known = queue.sent_back.unwrap_or(SentBack { to, until: Some(committed) });
-        let until = known.until.map(|until| until.max(committed));
-        queue.sent_back = Some(SentBack { to: known.to.min(to), until });
+        if let Some(queue) = self.known_mut(group, topic, queue_id) {
+            queue.send_back(to);
+        }
     }
 
     /// Where the group goes on: the pending reset, else the stored offset.
@@ -160,7 +158,7 @@ impl Progress {
     }
 
     /// Notes how far a pull from `from` has handed out messages, for the lag that administrators see. One from further
-    /// back than the stored offset lets commits go back too.
+    /// back than the stored offset lets commits go back too. Of pulls that merely go on it need not be told.
     pub fn note_pulled(
         &mut self,
         group: &Text,
@@ -171,15 +169,14 @@ impl Progress {
         if let Some(queue) = self.queue_mut(group, topic, queue_id) {
             queue.pulled = Some(next_offset);
             queue.sent_back = queue.sent_back.filter(|back| back.until.is_some());
-            self.send_back(group, topic, queue_id, from.min(next_offset));
+            queue.send_back(from.min(next_offset));
         }
     }
 
-    /// Offset up to which messages were handed out, at least the stored one.
+    /// Offset up to which messages were handed out, as of the last pull that did not merely go on; none since a reset.
     #[must_use]
     pub fn pulled(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
-        let queue = self.queue(group, topic, queue_id)?;
-        queue.pulled.max(queue.committed)
+        self.queue(group, topic, queue_id)?.pulled
     }
 
     /// Asks that the group go on at `queue_offset` with its next pull or pop; the last request wins. Tells whether
@@ -198,7 +195,7 @@ impl Progress {
 
     /// Takes the pending reset: the caller hands it to the client, and commits count again, those back to it too.
     pub fn take_reset(&mut self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
-        let queue = self.groups.get_mut(group)?.get_mut(topic)?.get_mut(&queue_id)?;
+        let queue = self.known_mut(group, topic, queue_id)?;
         let taken = queue.reset.take()?;
         queue.sent_back = Some(SentBack { to: taken, until: None });
         self.resets_pending -= 1;
@@ -292,15 +289,32 @@ impl Progress {
         self.queues(group, topic)?.get(&queue_id)
     }
 
+    fn known_mut(&mut self, group: &str, topic: &str, queue_id: i32) -> Option<&mut QueueProgress> {
+        self.groups.get_mut(group)?.get_mut(topic)?.get_mut(&queue_id)
+    }
+
+    /// The progress of a queue, which gets some if there is room.
     fn queue_mut(&mut self, group: &Text, topic: &Text, queue_id: i32) -> Option<&mut QueueProgress> {
-        if self.queue(group, topic, queue_id).is_none() {
-            if self.queue_count >= self.queues_max {
-                return None;
-            }
-            self.queue_count += 1;
+        if self.is_full() {
+            return self.known_mut(group, topic, queue_id);
         }
         let topics = self.groups.entry(group.clone()).or_default();
-        Some(topics.entry(topic.clone()).or_default().entry(queue_id).or_default())
+        Some(match topics.entry(topic.clone()).or_default().entry(queue_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                self.queue_count += 1;
+                place.insert(QueueProgress::default())
+            }
+        })
+    }
+}
+
+impl QueueProgress {
+    fn send_back(&mut self, to: i64) {
+        let Some(committed) = self.committed.filter(|committed| to < *committed) else { return };
+        let known = self.sent_back.unwrap_or(SentBack { to, until: Some(committed) });
+        let until = known.until.map(|until| until.max(committed));
+        self.sent_back = Some(SentBack { to: known.to.min(to), until });
     }
 }
 
@@ -378,13 +392,15 @@ mod tests {
     }
 
     #[test]
-    fn pulled_is_never_behind_committed() {
+    fn what_was_pulled_is_known_until_a_reset() {
         let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.note_pulled(&group, &topic, 0, (0, 32));
         assert_eq!(progress.pulled("g", "t", 0), Some(32));
         progress.commit(&group, &topic, 0, 40);
-        assert_eq!(progress.pulled("g", "t", 0), Some(40));
+        assert_eq!(progress.pulled("g", "t", 0), Some(32));
         assert!(progress.of_topic("g", "t") == BTreeMap::from([(0, 40)]));
+        progress.reset(&group, &topic, 0, 7);
+        assert_eq!(progress.pulled("g", "t", 0), None);
     }
 
     #[test]
