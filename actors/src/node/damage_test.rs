@@ -90,12 +90,12 @@ fn a_damaged_unit_of_the_timers_enters_no_timer_twice() {
         stored(&client.produce("Late", 0, &[at], "TIMER_DELAY_SEC\u{1}20\u{2}"));
     }
     node.stop_and_wait().expect("a clean stop");
-    for part in ["timerwheel", "timerlog"] {
+    // A node that stops at once may have entered none of them: then there are no files of the log of timers.
+    for part in ["timerwheel", "timerlog", "config/timercheck"] {
         let path = dir.path().join(part);
-        let gone = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
-        gone.expect("the timers had files");
+        let gone = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        assert!(gone.is_ok() || !path.exists(), "{}: {gone:?}", path.display());
     }
-    std::fs::remove_file(dir.path().join("config/timercheck")).expect("there was a check point");
     copy_unit(&units(dir.path(), "rmq_sys_wheel_timer", 0), 3, 1);
 
     let node = start(dir.path(), &clock);
