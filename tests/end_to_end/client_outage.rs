@@ -28,10 +28,10 @@ struct Void {
 
 impl Void {
     async fn open() -> Void {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
-        let listener = socket.listen(1).unwrap();
-        let address = listener.local_addr().unwrap();
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let listener = socket.listen(1).expect("it listens");
+        let address = listener.local_addr().expect("it has an address");
         let mut queued = Vec::new();
         // Nobody accepts: when the queue is full, the system drops what comes.
         while let Ok(Ok(stream)) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
@@ -59,8 +59,8 @@ async fn behind_a_name_server_that_may_hang() -> (Behind, Proxy, Arc<AtomicBool>
     let names = names.await;
     names.lead_to(behind.broker.name_server_address().expect("it has one"));
     let builder = Client::builder().name_servers(&names.address.to_string()).request_timeout(FOR_EVER);
-    let client = builder.connect().await.unwrap();
-    client.create_topic("t", 1).await.unwrap();
+    let client = builder.connect().await.expect("the client connects");
+    client.create_topic("t", 1).await.expect("the topic is made");
     (behind, names, hangs, client)
 }
 
@@ -98,15 +98,15 @@ async fn one_that_cannot_be_reached() -> (Broker, Broker, Void, Client) {
     let void = Void::open().await;
     let any = ([127, 0, 0, 1], 0);
     let here = Broker::builder().temporary().broker_name("here").listen(any).listen_as_name_server(any);
-    let here = here.start().await.unwrap();
+    let here = here.start().await.expect("the broker starts");
     let names = here.name_server_address().expect("it has one").to_string();
     let lost = Broker::builder().temporary().broker_name("lost").listen(any).advertise(void.address);
-    let lost = lost.name_servers(&names).start().await.unwrap();
+    let lost = lost.name_servers(&names).start().await.expect("the broker starts");
     for broker in [&here, &lost] {
-        broker.client().create_topic("both", 2).await.unwrap();
+        broker.client().create_topic("both", 2).await.expect("the topic is made");
     }
     let builder = Client::builder().name_servers(&names).connect_timeout(FOR_EVER);
-    let client = builder.connect().await.unwrap();
+    let client = builder.connect().await.expect("the client connects");
     let both = async {
         while client.writable_queues("both").await.map_or(0, |queues| queues.len()) < 4 {
             let _ = client.await_route("both").await;
