@@ -527,3 +527,27 @@ fn may_retry(error: &ClientError) -> bool {
     let is_elsewhere = matches!(error, ClientError::NoRoute { .. } | ClientError::NoQueue { .. });
     error.is_transport() || is_elsewhere || error.code().is_some_and(|code| codes.contains(&code))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_broker_says_of_itself_is_tried_elsewhere_and_what_it_says_of_the_message_is_not() {
+        let refused = |code| {
+            let (address, remark) = ("a:1".to_owned(), String::new());
+            may_retry(&ClientError::Refused { address, request: "SEND_MESSAGE_V2", code, remark })
+        };
+        for code in [ResponseCode::SYSTEM_BUSY, ResponseCode::SERVICE_NOT_AVAILABLE, ResponseCode::GO_AWAY] {
+            assert!(refused(code), "{code}");
+        }
+        for code in [ResponseCode::MESSAGE_ILLEGAL, ResponseCode::INVALID_PARAMETER] {
+            assert!(!refused(code), "{code}");
+        }
+        let why = "no body".to_owned();
+        assert!(!may_retry(&ClientError::IllegalMessage { topic: "t".to_owned(), why }));
+        assert!(!may_retry(&ClientError::ShutDown { what: "client" }));
+        let (address, request) = ("a:1".to_owned(), "SEND_MESSAGE_V2");
+        assert!(may_retry(&ClientError::TimedOut { address, request, after: RETRY_PAUSE }));
+    }
+}

@@ -34,7 +34,7 @@ impl Void {
         let address = listener.local_addr().expect("it has an address");
         let mut queued = Vec::new();
         // Nobody accepts: when the queue is full, the system drops what comes.
-        while let Ok(Ok(stream)) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+        while let Ok(Ok(stream)) = timeout(Duration::from_millis(500), TcpStream::connect(address)).await {
             queued.push(stream);
             assert!(queued.len() < 64, "the queue of a listener is bounded");
         }

@@ -15,6 +15,20 @@ async fn start() -> Broker {
     Broker::builder().temporary().start().await.expect("a temporary broker starts")
 }
 
+#[tokio::test]
+async fn a_broker_leaves_signals_and_logs_to_its_program() {
+    let broker = start().await;
+    send_and_receive(&broker).await.expect("the broker serves");
+    let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("the kernel tells");
+    let caught = u64::from_str_radix(caught.trim(), 16).expect("it is a mask");
+    for (signal, name) in [(1, "HUP"), (2, "INT"), (15, "TERM")] {
+        assert_eq!(caught >> (signal - 1) & 1, 0, "{name} is caught");
+    }
+    assert!(!tracing::dispatcher::has_been_set(), "a logger was installed");
+    broker.shutdown().await.expect("it ends");
+}
+
 async fn next(deliveries: &mut Deliveries) -> String {
     let next = timeout(LIMIT, deliveries.next()).await.expect("a message comes in time");
     let delivery = next.expect("the consumer runs").expect("the broker refuses nothing");
