@@ -25,10 +25,9 @@ use crate::segment::{Allocate, SegmentWriter, segment_name};
 /// How long the log waits for a segment that should have been ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes of zeros between two looks whether the log waits.
+/// Bytes of zeros that are written and forced to the disk between two looks whether the log waits. No more are on their
+/// way to the disk when the log is flushed beside them.
 const FILL_STEP_BYTES: u64 = 1 << 20;
-/// Bytes of zeros that are forced to the disk together.
-const FILL_FLUSH_BYTES: u64 = 8 << 20;
 
 /// How segments are made.
 #[derive(Debug, Clone)]
@@ -218,15 +217,11 @@ impl Work {
     /// Writes zeros from the start on, to the end or until the log waits for the segment; answers how far it came.
     fn fill(&self, writer: &mut SegmentWriter) -> Result<u64, StoreError> {
         let (mut at, end) = (writer.segment().start(), writer.segment().end());
-        let mut flushed_to = at;
         while self.recipe.fills && at < end && !self.is_awaited.load(Ordering::Relaxed) {
             let to = end.min(at + FILL_STEP_BYTES);
             writer.write_zeros(at..to)?;
+            writer.segment().sync()?;
             at = to;
-            if at - flushed_to >= FILL_FLUSH_BYTES {
-                writer.segment().sync()?;
-                flushed_to = at;
-            }
         }
         Ok(at)
     }
