@@ -325,14 +325,9 @@ impl ConsumeQueue {
         Ok(self.extension.get_or_init(|| opened))
     }
 
-    /// Whether the last unit points into an extension that has nothing there.
-    pub(crate) fn lacks_extension(&self) -> Result<bool, StoreError> {
-        let end = self.end.load(Ordering::Acquire);
-        let Some(last) = end.checked_sub(self.kind().unit_bytes()) else { return Ok(false) };
-        Ok(match self.peek(last)? {
-            Found::Unit(unit) if is_address(unit.tags_code) => self.read_extension(unit.tags_code).is_none(),
-            _ => false,
-        })
+    /// Whether its last unit points into an extension that has nothing there.
+    pub(crate) fn lacks_extension(&self, last: &Unit) -> bool {
+        is_address(last.tags_code) && self.read_extension(last.tags_code).is_none()
     }
 
     #[cold]

@@ -124,16 +124,17 @@ impl ConsumeQueue {
         self.cut(try_search(first / bytes, end, is_beyond)? * bytes)
     }
 
-    /// Cuts units from the end until the last one is what `is_right` says of its record.
-    pub(crate) fn verify(&self, is_right: impl Fn(&Unit) -> bool) -> Result<(), StoreError> {
+    /// Cuts units from the end until the last one is what `is_right` says of its record; answers that one.
+    pub(crate) fn verify(&self, is_right: impl Fn(&Unit) -> bool) -> Result<Option<Unit>, StoreError> {
         loop {
             let end = self.end.load(Ordering::Acquire);
-            let Some(first) = self.first_byte().filter(|first| *first < end) else { return Ok(()) };
+            let Some(first) = self.first_byte().filter(|first| *first < end) else { return Ok(None) };
             let last = end - self.kind().unit_bytes();
             debug_assert!(last >= first, "units do not cross files");
             match self.peek(last)? {
                 Found::Unit(unit) if !is_right(&unit) => self.cut(last)?,
-                _ => return Ok(()),
+                Found::Unit(unit) => return Ok(Some(unit)),
+                Found::Nothing | Found::PreBlank => return Ok(None),
             }
         }
     }

@@ -200,15 +200,12 @@ impl QueueTable {
         self.each(|queue| queue.truncate(log_end))
     }
 
-    /// Cuts units from the end of each queue until `is_right` accepts the last one.
+    /// Cuts units from the end of each queue until `is_right` accepts the last one. A queue whose extension is gone is
+    /// dropped: its tags are lost with it, so it is made again from the log.
     pub fn verify(&self, is_right: impl Fn(&ConsumeQueue, &Unit) -> bool) -> Result<(), StoreError> {
-        self.each(|queue| queue.verify(|unit| is_right(queue, unit)))
-    }
-
-    /// Drops queues whose extension is gone: their tags are lost with it, so they are made again from the log.
-    pub(crate) fn drop_unextended(&self) -> Result<(), StoreError> {
         self.each(|queue| {
-            if !queue.lacks_extension()? {
+            let last = queue.verify(|unit| is_right(queue, unit))?;
+            if !last.is_some_and(|last| queue.lacks_extension(&last)) {
                 return Ok(());
             }
             tracing::warn!(topic = %queue.topic(), queue_id = queue.queue_id(), "queue has lost its extension");

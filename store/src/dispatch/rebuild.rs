@@ -55,7 +55,6 @@ impl DispatchWriter {
         let log_min = reader.min_offset();
         self.queues.truncate(to)?;
         self.queues.verify(|queue, unit| is_right(reader, queue, unit))?;
-        self.queues.drop_unextended()?;
         let from = from.min(self.index_needs(reader, to, lost)?).clamp(log_min, to.max(log_min));
         let whole = Rebuilt { from: log_min, records: 0, was_whole: from > log_min };
         if !self.queues.is_damaged() && self.queues.log_end().is_some() {
