@@ -7,6 +7,7 @@
 
 use std::fmt::Display;
 
+use crate::command::HeadWriter;
 use crate::error::CodecError;
 use crate::fields::Fields;
 use crate::text::Text;
@@ -21,6 +22,9 @@ pub trait Header: Sized {
 
     /// Adds all fields that are there.
     fn write(&self, fields: &mut Fields);
+
+    /// Writes all fields that are there into a frame, without making fields of them first.
+    fn encode(&self, writer: &mut HeadWriter<'_, '_>);
 }
 
 /// The header of a request or answer that has no fields of its own.
@@ -35,6 +39,8 @@ impl Header for NoHeader {
     }
 
     fn write(&self, _: &mut Fields) {}
+
+    fn encode(&self, _: &mut HeadWriter<'_, '_>) {}
 }
 
 /// A type that can be a field of a header.
@@ -44,6 +50,9 @@ pub trait FieldValue: Sized {
 
     /// Adds the value under `key`, if there is one.
     fn write(&self, fields: &mut Fields, key: &'static str);
+
+    /// Writes the value under `key` into a frame, if there is one.
+    fn encode(&self, writer: &mut HeadWriter<'_, '_>, key: &'static str);
 }
 
 /// A value with one text form; what [`FieldValue`] is built from.
@@ -53,6 +62,11 @@ pub trait FieldText: Sized {
 
     /// To the text.
     fn to_text(&self) -> Text;
+
+    /// Writes the text under `key` into a frame.
+    fn encode_text(&self, writer: &mut HeadWriter<'_, '_>, key: &'static str) {
+        writer.field(key, &self.to_text());
+    }
 }
 
 impl<T: FieldText> FieldValue for T {
@@ -63,6 +77,10 @@ impl<T: FieldText> FieldValue for T {
 
     fn write(&self, fields: &mut Fields, key: &'static str) {
         fields.put(key, self.to_text());
+    }
+
+    fn encode(&self, writer: &mut HeadWriter<'_, '_>, key: &'static str) {
+        self.encode_text(writer, key);
     }
 }
 
@@ -79,6 +97,12 @@ impl<T: FieldText> FieldValue for Option<T> {
             fields.put(key, value.to_text());
         }
     }
+
+    fn encode(&self, writer: &mut HeadWriter<'_, '_>, key: &'static str) {
+        if let Some(value) = self {
+            value.encode_text(writer, key);
+        }
+    }
 }
 
 impl FieldText for Text {
@@ -88,6 +112,10 @@ impl FieldText for Text {
 
     fn to_text(&self) -> Text {
         self.clone()
+    }
+
+    fn encode_text(&self, writer: &mut HeadWriter<'_, '_>, key: &'static str) {
+        writer.field(key, self);
     }
 }
 
@@ -99,6 +127,10 @@ impl FieldText for i32 {
     fn to_text(&self) -> Text {
         number_text(self)
     }
+
+    fn encode_text(&self, writer: &mut HeadWriter<'_, '_>, key: &'static str) {
+        writer.number(key, *self);
+    }
 }
 
 impl FieldText for i64 {
@@ -108,6 +140,10 @@ impl FieldText for i64 {
 
     fn to_text(&self) -> Text {
         number_text(self)
+    }
+
+    fn encode_text(&self, writer: &mut HeadWriter<'_, '_>, key: &'static str) {
+        writer.number(key, *self);
     }
 }
 
@@ -161,6 +197,9 @@ macro_rules! header {
             fn write(&self, fields: &mut $crate::fields::Fields) {
                 $($crate::header::FieldValue::write(&self.$field, fields, $key);)*
             }
+            fn encode(&self, writer: &mut $crate::command::HeadWriter<'_, '_>) {
+                $($crate::header::FieldValue::encode(&self.$field, writer, $key);)*
+            }
         }
     };
 }
@@ -168,7 +207,11 @@ pub(crate) use header;
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
+    use crate::command::{Command, Head, HeaderForm};
+    use crate::response::ResponseCode;
 
     header! {
         /// All kinds of fields.
@@ -197,6 +240,16 @@ mod tests {
         for header in [full, SampleHeader::default()] {
             let mut fields = Fields::new();
             header.write(&mut fields);
+            for form in [HeaderForm::Json, HeaderForm::Binary] {
+                let (mut short, mut long) = (BytesMut::new(), BytesMut::new());
+                let mut writer = Head::answer(ResponseCode::SUCCESS, 7, form).begin(&mut short);
+                header.encode(&mut writer);
+                writer.finish(0);
+                let mut command = Command::response(ResponseCode::SUCCESS).with_header(&header);
+                (command.opaque, command.form) = (7, form);
+                command.encode(&mut long);
+                assert_eq!(short, long);
+            }
             assert_eq!(SampleHeader::read(&fields), Ok(header));
         }
         assert_eq!(SampleHeader::KEYS, ["topic", "queueId", "offset", "order", "rate"]);

@@ -218,7 +218,7 @@ impl Link {
         within: Duration,
     ) -> Result<Command, ClientError> {
         let (reply, answer) = oneshot::channel();
-        let order = Order::new(&self.request::<R>(header, body), Some(reply));
+        let order = self.order::<R>(header, body, Some(reply));
         let exchange = async {
             self.orders.send(order).await.map_err(|_| self.disconnected::<R>())?;
             answer.await.map_err(|_| self.disconnected::<R>())
@@ -254,7 +254,7 @@ impl Link {
         body: Bytes,
         within: Duration,
     ) -> Result<(), ClientError> {
-        let order = Order::new(&self.request::<R>(header, body).oneway(), None);
+        let order = self.order::<R>(header, body, None);
         match timeout(within, self.orders.send(order)).await {
             Ok(queued) => queued.map_err(|_| self.disconnected::<R>()),
             Err(_) => {
@@ -288,13 +288,22 @@ impl Link {
         ClientError::Malformed { address: self.address.to_string(), request: R::NAME, cause }
     }
 
-    fn request<R: Request>(&self, header: &R::Header, body: Bytes) -> Command {
+    /// A request; nobody answers one for which nobody waits.
+    fn order<R: Request>(
+        &self,
+        header: &R::Header,
+        body: Bytes,
+        waiter: Option<oneshot::Sender<Command>>,
+    ) -> LinkOrder {
+        let opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
+        let Some(credentials) = &self.credentials else {
+            return Order::request::<R>(opaque, header, body, waiter);
+        };
         let mut command = Command::request::<R>(header).with_body(body);
-        command.opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
-        if let Some(credentials) = &self.credentials {
-            credentials.sign(&mut command);
-        }
-        command
+        command.opaque = opaque;
+        credentials.sign(&mut command);
+        let command = if waiter.is_none() { command.oneway() } else { command };
+        Order::new(&command, waiter)
     }
 }
 

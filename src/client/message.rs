@@ -117,12 +117,14 @@ impl Message {
 
     /// Refuses what no broker would take.
     pub(crate) fn check(&self) -> Result<(), ClientError> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '%' | '|');
+        let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-%|".contains(byte);
         let why = if self.topic.is_empty() {
             "the topic has no name".to_owned()
         } else if self.topic.len() > TOPIC_MAX_BYTES {
             format!("the topic's name is longer than {TOPIC_MAX_BYTES} characters")
-        } else if let Some(bad) = self.topic.chars().find(|c| !allowed(*c)) {
+        } else if !self.topic.as_bytes().iter().all(is_allowed) {
+            let is_bad = |char: &char| !u8::try_from(*char).is_ok_and(|byte| is_allowed(&byte));
+            let bad = self.topic.chars().find(is_bad).unwrap_or_default();
             format!("{bad:?} is not allowed in the name of a topic")
         } else if self.body.is_empty() {
             "the body is empty".to_owned()
