@@ -80,16 +80,15 @@ impl Message {
     /// without a trace.
     pub fn decode_all(bytes: Bytes) -> Result<Vec<Message>, CodecError> {
         let mut messages = Vec::new();
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let record = RecordView::parse(&rest)?;
-            let size = record.total_size();
-            let message = Message::from_record(&record, &rest);
+        let mut at = 0_usize;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let record = RecordView::parse(rest)?;
+            at = at.saturating_add(record.total_size());
+            let message = Message::from_record(&record, &bytes);
             match message.unwrapped() {
                 Some(inner) => messages.extend(inner),
                 None => messages.push(message),
             }
-            rest = rest.split_off(size);
         }
         Ok(messages)
     }

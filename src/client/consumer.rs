@@ -40,7 +40,7 @@ use super::message::Received;
 use super::pull::ExpressionType;
 use super::trace::collector::Tracer;
 use super::{Client, epoch_ms};
-use lane::Lane;
+use lane::{Lane, Note};
 use member::{Event, Member};
 
 /// Messages of one queue that may be out unsettled.
@@ -404,7 +404,8 @@ impl Delivery {
             if let Some(level) = level {
                 lane.send_back(&self.message, level).await?;
             }
-            lane.clone().tell(self.settled(lane.clone())).await
+            let (queue_offset, bytes) = (self.message.queue_offset(), self.message.body().len());
+            lane.note(Note::Done { queue_offset, bytes }).await
         };
         let settled = settled.await;
         self.settle = None;
@@ -448,10 +449,6 @@ impl Delivery {
     fn forget(mut self) {
         self.settle = None;
     }
-
-    fn settled(&self, lane: Arc<Lane>) -> Event {
-        Event::Settled { lane, queue_offset: self.message.queue_offset(), bytes: self.message.body().len() }
-    }
 }
 
 impl Drop for Delivery {
@@ -465,8 +462,7 @@ impl Drop for Delivery {
 
 /// A message that comes again bears the topic it was sent to.
 fn original_topic(topic: &Text, message: &troupemq_codec::Message) -> Text {
-    match message.properties.get(RETRY_TOPIC) {
-        Some(original) if topic.starts_with(RETRY_PREFIX) => original.into(),
-        _ => topic.clone(),
-    }
+    let original = || message.properties.get(RETRY_TOPIC).map(Text::from);
+    let is_again = topic.starts_with(RETRY_PREFIX);
+    is_again.then(original).flatten().unwrap_or_else(|| topic.clone())
 }

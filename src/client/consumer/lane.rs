@@ -48,7 +48,20 @@ pub(crate) struct Lane {
     bytes: AtomicUsize,
     max_bytes: usize,
     settled: Notify,
+    /// Takes notes to the member's task, in their order; there are never more than messages that are out and a pull.
+    notes: mpsc::UnboundedSender<Note>,
+    /// Whether the member's task was told that there are notes, and has not looked yet.
+    is_told: AtomicBool,
     is_given_away: AtomicBool,
+}
+
+/// What becomes of the messages of a lane.
+#[derive(Debug)]
+pub(crate) enum Note {
+    /// Messages are about to be handed out.
+    Delivered { queue_offsets: Vec<i64>, next_offset: i64 },
+    /// A message is done with; `bytes` is the length of its body.
+    Done { queue_offset: i64, bytes: usize },
 }
 
 impl Lane {
@@ -57,7 +70,7 @@ impl Lane {
         queue: Queue,
         client: Client,
         settings: &Settings,
-        (events, tracer): (mpsc::Sender<Event>, Option<Tracer>),
+        (events, notes, tracer): (mpsc::Sender<Event>, mpsc::UnboundedSender<Note>, Option<Tracer>),
     ) -> Lane {
         let (queue, group) = (Arc::new(queue), settings.group.clone());
         Lane {
@@ -72,6 +85,8 @@ impl Lane {
             bytes: AtomicUsize::new(0),
             max_bytes: settings.unsettled_max_bytes,
             settled: Notify::new(),
+            notes,
+            is_told: AtomicBool::new(false),
             is_given_away: AtomicBool::new(false),
         }
     }
@@ -104,11 +119,39 @@ impl Lane {
         }
     }
 
-    /// A message was settled: there is room for another.
-    pub(crate) fn make_room(&self, bytes: usize) {
-        self.messages.fetch_sub(1, Ordering::Relaxed);
+    /// Leaves a note for the member's task. Those that come before it looks are one event. Nothing is noted if this is
+    /// dropped half way.
+    pub(crate) async fn note(self: &Arc<Lane>, note: Note) -> Result<(), ClientError> {
+        let gone = || ClientError::ShutDown { what: "consumer" };
+        let event = match self.is_told.load(Ordering::Acquire) {
+            true => None,
+            false => Some(self.events.reserve().await.map_err(|_| gone())?),
+        };
+        if self.events.is_closed() {
+            return Err(gone());
+        }
+        // Of a queue that was given away nothing counts any more.
+        let _ = self.notes.send(note);
+        if !self.is_told.swap(true, Ordering::AcqRel) {
+            match event.or_else(|| self.events.try_reserve().ok()) {
+                Some(event) => event.send(Event::Noted { lane: self.clone() }),
+                // There is much to do for the member's task; it looks at the latest before it commits.
+                None => self.is_told.store(false, Ordering::Release),
+            }
+        }
+        Ok(())
+    }
+
+    /// The member's task looks from now on: what comes later is another event.
+    pub(crate) fn begin_look(&self) {
+        self.is_told.swap(false, Ordering::AcqRel);
+    }
+
+    /// Messages were settled: there is room for others.
+    pub(crate) fn make_room(&self, messages: usize, bytes: usize) {
+        self.messages.fetch_sub(messages, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.room.add_permits(1);
+        self.room.add_permits(messages);
         self.settled.notify_one();
     }
 
@@ -210,7 +253,7 @@ impl Lane {
         self.messages.fetch_add(messages.len(), Ordering::Relaxed);
         self.bytes.fetch_add(messages.iter().map(|message| message.body.len()).sum(), Ordering::Relaxed);
         let queue_offsets = messages.iter().map(|message| message.queue_offset).collect();
-        self.clone().tell(Event::Delivered { lane: self.clone(), queue_offsets, next_offset }).await?;
+        self.note(Note::Delivered { queue_offsets, next_offset }).await?;
         for mut message in messages {
             message.topic = original_topic(&self.queue.topic, &message);
             let message = Received::new(message, self.queue.clone());

@@ -1,7 +1,8 @@
 //! A member of a group: which queues are its own, how far it has come in each.
 //!
 //! Invariants:
-//! - one task owns the assignment and all progress; everything reaches it as an event;
+//! - one task owns the assignment and all progress; everything reaches it as an event, or as a note of a lane, whose
+//!   notes are counted in their order before anything else is done to its progress;
 //! - progress of a queue is committed before the queue is given away;
 //! - an event of an assignment that has ended changes nothing.
 
@@ -17,7 +18,7 @@ use troupemq_codec::request::{ConsumerRunningInfo, ProcessQueueInfo};
 use troupemq_codec::topic::MessageQueue;
 
 use super::asked::Asked;
-use super::lane::Lane;
+use super::lane::{Lane, Note};
 use super::offset_file::OffsetFile;
 use super::{Delivery, Settings, Settle, StartAt, Subscription, locks, share};
 use crate::client::error::ClientError;
@@ -41,10 +42,8 @@ const EVENTS_TAKEN_MAX: usize = 256;
 /// What happened in a lane or to one of its messages.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Messages are about to be handed out.
-    Delivered { lane: Arc<Lane>, queue_offsets: Vec<i64>, next_offset: i64 },
-    /// A message is done with.
-    Settled { lane: Arc<Lane>, queue_offset: i64, bytes: usize },
+    /// There are notes of a lane.
+    Noted { lane: Arc<Lane> },
     /// The application dropped a message without a word.
     Dropped { lane: Arc<Lane>, message: Box<Received> },
     /// The broker moved the queue's offsets.
@@ -68,6 +67,8 @@ pub(crate) struct Member {
 struct Assigned {
     lane: Arc<Lane>,
     progress: Progress,
+    /// What the lane has noted and is not counted yet.
+    notes: mpsc::UnboundedReceiver<Note>,
     task: AbortHandle,
     /// In order: when the lease of the queue was last taken or renewed.
     leased_at: Instant,
@@ -149,16 +150,8 @@ impl Member {
 
     async fn on_event(&mut self, event: Event) {
         match event {
-            Event::Delivered { lane, queue_offsets, next_offset } => {
-                if let Some(assigned) = self.assigned(&lane) {
-                    assigned.progress.delivered(queue_offsets, next_offset);
-                }
-            }
-            Event::Settled { lane, queue_offset, bytes } => {
-                lane.make_room(bytes);
-                if let Some(assigned) = self.assigned(&lane) {
-                    assigned.progress.settled(queue_offset);
-                }
+            Event::Noted { lane } => {
+                self.assigned(&lane);
             }
             Event::Moved { lane, next_offset } => {
                 if let Some(assigned) = self.assigned(&lane) {
@@ -172,7 +165,7 @@ impl Member {
                 }
                 if self.settings.broadcast {
                     // There is nobody to give it back to.
-                    lane.make_room(message.body().len());
+                    lane.make_room(1, message.body().len());
                     if let Some(assigned) = self.assigned(&lane) {
                         assigned.progress.settled(message.queue_offset());
                     }
@@ -180,7 +173,7 @@ impl Member {
                 }
                 match lane.send_back(&message, 0).await {
                     Ok(()) => {
-                        lane.make_room(message.body().len());
+                        lane.make_room(1, message.body().len());
                         if let Some(assigned) = self.assigned(&lane) {
                             assigned.progress.settled(message.queue_offset());
                         }
@@ -191,8 +184,11 @@ impl Member {
         }
     }
 
+    /// The queue of a lane, all notes counted, if the lane still has it.
     fn assigned(&mut self, lane: &Lane) -> Option<&mut Assigned> {
-        self.lanes.get_mut(&*lane.queue).filter(|assigned| assigned.lane.id == lane.id)
+        let assigned = self.lanes.get_mut(&*lane.queue).filter(|assigned| assigned.lane.id == lane.id)?;
+        assigned.count_notes();
+        Some(assigned)
     }
 
     /// Takes up and gives away queues; returns when to look again.
@@ -345,7 +341,8 @@ impl Member {
         tracing::debug!(%queue, queue_offset, "queue taken up");
         self.last_lane += 1;
         let (client, events) = (self.client.clone(), self.events.clone());
-        let told = (events, self.tracer.clone());
+        let (noting, notes) = mpsc::unbounded_channel();
+        let told = (events, noting, self.tracer.clone());
         let lane = Arc::new(Lane::new(self.last_lane, queue.clone(), client, &self.settings, told));
         let wanted = PullRequest {
             group: self.settings.group.clone(),
@@ -360,7 +357,7 @@ impl Member {
         let pulling = lane.clone().run(subscription.clone(), wanted, self.deliveries.clone());
         let task = tokio::spawn(pulling).abort_handle();
         let (progress, leased_at) = (Progress::new(queue_offset), Instant::now());
-        self.lanes.insert(queue, Assigned { lane, progress, task, leased_at });
+        self.lanes.insert(queue, Assigned { lane, progress, notes, task, leased_at });
     }
 
     async fn start_offset(&self, queue: &Queue) -> Result<i64, ClientError> {
@@ -386,6 +383,7 @@ impl Member {
     async fn commit_all(&mut self) {
         let queues: Vec<_> = self.lanes.keys().cloned().collect();
         let mut is_news = false;
+        self.lanes.values_mut().for_each(Assigned::count_notes);
         for queue in queues {
             is_news |= self.note(&queue);
             self.commit(&queue).await;
@@ -406,6 +404,7 @@ impl Member {
             return;
         }
         let Some(assigned) = self.lanes.get_mut(queue) else { return };
+        assigned.count_notes();
         let Some(queue_offset) = assigned.progress.to_commit() else { return };
         match self.client.commit(&self.settings.group, queue, queue_offset).await {
             Ok(()) => assigned.progress.committed(queue_offset),
@@ -415,6 +414,27 @@ impl Member {
 }
 
 impl Assigned {
+    /// Counts what the lane has noted; there is room for what is done with.
+    fn count_notes(&mut self) {
+        self.lane.begin_look();
+        let (mut messages, mut room) = (0, 0);
+        while let Ok(note) = self.notes.try_recv() {
+            match note {
+                Note::Delivered { queue_offsets, next_offset } => {
+                    self.progress.delivered(queue_offsets, next_offset);
+                }
+                Note::Done { queue_offset, bytes } => {
+                    self.progress.settled(queue_offset);
+                    messages += 1;
+                    room += bytes;
+                }
+            }
+        }
+        if messages > 0 {
+            self.lane.make_room(messages, room);
+        }
+    }
+
     fn info(&self) -> ProcessQueueInfo {
         let (messages, bytes) = self.lane.out();
         ProcessQueueInfo {
