@@ -10,6 +10,7 @@
 //! - a blank counts only if it reaches exactly to the end of its segment;
 //! - a damaged stretch costs the records in it, not those behind: a record names its own position.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::memmem;
@@ -128,12 +129,22 @@ impl LogReader {
         &self,
         from: u64,
         to: u64,
+        visit: impl FnMut(&RecordView<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        self.walk_looking(Look::Lengths, from..to, visit)
+    }
+
+    /// The same, with the records looked at as closely as asked for.
+    pub(crate) fn walk_looking<E>(
+        &self,
+        look: Look,
+        log: Range<u64>,
         mut visit: impl FnMut(&RecordView<'_>) -> Result<(), E>,
     ) -> Result<u64, E> {
-        let mut at = from;
-        while at < to {
+        let mut at = log.start;
+        while at < log.end {
             let Some(segment) = self.segments().at(at) else { break };
-            let (reached, is_end) = walk_segment(&segment, at, to, &mut visit)?;
+            let (reached, is_end) = walk_segment(&segment, look, at..log.end, &mut visit)?;
             at = reached;
             if is_end {
                 break;
@@ -156,15 +167,15 @@ impl LogReader {
 /// Walks within one segment; answers where it stopped and whether the log ends there.
 fn walk_segment<E>(
     segment: &Arc<Segment>,
-    from: u64,
-    to: u64,
+    look: Look,
+    log: Range<u64>,
     visit: &mut impl FnMut(&RecordView<'_>) -> Result<(), E>,
 ) -> Result<(u64, bool), E> {
     let bytes = segment.mapping().bytes();
-    let mut at = from;
-    while at < to {
+    let mut at = log.start;
+    while at < log.end {
         let rest = usize::try_from(at - segment.start()).ok().and_then(|skip| bytes.get(skip..));
-        match step(rest.unwrap_or_default(), at, Look::Lengths) {
+        match step(rest.unwrap_or_default(), at, look) {
             Step::Record(record) => {
                 visit(&record)?;
                 at += record.total_size() as u64;

@@ -12,6 +12,7 @@ use troupemq_codec::message::{RecordView, sys_flag};
 
 use super::DispatchWriter;
 use crate::commit_log::recover::Damage;
+use crate::commit_log::scan::Look;
 use crate::consume_queue::{ConsumeQueue, Put, Unit};
 use crate::error::StoreError;
 use crate::light;
@@ -43,8 +44,8 @@ impl From<StoreError> for Left {
 
 impl DispatchWriter {
     /// Completes queues and index with the log from `from` (start of a record or segment) to its end `to`.
-    /// What they hold beyond the log is cut. Reads from further back where a queue or the index is behind. Nothing is
-    /// made of what lies in `lost`.
+    /// What they hold beyond the log is cut. Reads from further back where a queue or the index is behind, and
+    /// from the start of what was `lost` where something was.
     pub fn rebuild(
         &mut self,
         reader: &LogReader,
@@ -58,7 +59,7 @@ impl DispatchWriter {
         let from = from.min(self.index_needs(reader, to, lost)?).clamp(log_min, to.max(log_min));
         let whole = Rebuilt { from: log_min, records: 0, was_whole: from > log_min };
         if !self.queues.is_damaged() && self.queues.log_end().is_some() {
-            match self.read(reader, from..to, lost) {
+            match self.read(reader, from..to) {
                 Ok(records) => {
                     self.reached(to);
                     return Ok(Rebuilt { from, records, was_whole: false });
@@ -67,7 +68,7 @@ impl DispatchWriter {
                 Err(Left::Gap) => {}
             }
         }
-        match self.read(reader, log_min..to, lost) {
+        match self.read(reader, log_min..to) {
             Ok(records) => {
                 self.reached(to);
                 Ok(Rebuilt { records, ..whole })
@@ -92,14 +93,11 @@ impl DispatchWriter {
         })
     }
 
-    fn read(&mut self, reader: &LogReader, log: Range<u64>, lost: &[Damage]) -> Result<u64, Left> {
+    /// Offers every sound record to queues and index: one that is damaged has no unit, whoever reads it and when.
+    fn read(&mut self, reader: &LogReader, log: Range<u64>) -> Result<u64, Left> {
         let is_whole = log.start <= reader.min_offset();
         let mut records = 0;
-        reader.walk(log.start, log.end, |record| {
-            let log_offset = record.log_offset().cast_unsigned();
-            if lost.iter().any(|damage| (damage.from..damage.to).contains(&log_offset)) {
-                return Ok(());
-            }
+        reader.walk_looking(Look::Crc, log, |record| {
             records += 1;
             self.take(record, is_whole)
         })?;
