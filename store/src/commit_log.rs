@@ -35,6 +35,10 @@ use crate::retention::SpaceGuard;
 use crate::segment::SegmentWriter;
 use crate::segments::Segments;
 
+/// Zero bytes in a row that properties may hold: one more can fill a sector, and what reads as a sector of zeros counts
+/// as lost with the power when the log is recovered.
+pub const ZEROS_MAX: usize = 511;
+
 /// Bytes of several batches that go into one write.
 const STAGED_MAX_BYTES: usize = 256 << 10;
 /// A batch longer than this is written by itself: to copy it takes longer than one more write.
@@ -332,6 +336,10 @@ fn take_offset(record: &PendingRecord) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+    use troupemq_codec::message::NewRecord;
+
+    use super::scan::{Look, Step, step};
     use super::*;
     use crate::config::StoreConfig;
     use crate::testing::Sample;
@@ -382,6 +390,21 @@ mod tests {
             });
             assert_eq!((walked, records), (Ok(end), 210));
         }
+    }
+
+    /// Wherever the sectors of the disk lie in a record.
+    #[test]
+    fn as_many_zeros_as_properties_may_hold_are_never_taken_for_a_lost_sector() {
+        let is_record = |zeros: usize, shift: usize| {
+            let mut bytes = BytesMut::new();
+            let value = [vec![b'x'; shift], vec![0; zeros]].concat();
+            let properties: &[&[u8]] = &[b"mine\x01", &value, b"\x02"];
+            NewRecord { topic: "T", body: b"x", properties, ..NewRecord::PLAIN }.encode(&mut bytes).unwrap();
+            fill_holes(&mut bytes, 0, 0, 5);
+            matches!(step(&bytes, 0, Look::Crc), Step::Record(_))
+        };
+        assert!((0..=ZEROS_MAX + 1).all(|shift| is_record(ZEROS_MAX, shift)));
+        assert!(!(0..=ZEROS_MAX + 1).all(|shift| is_record(ZEROS_MAX + 1, shift)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use troupemq_store::testing::GoldenStore;
 
 use super::delivery_test::join;
 use crate::node::Node;
-use crate::testing::{Client, pull_header, request, small_broker, start_broker};
+use crate::testing::{Client, pull_header, request, send_request, small_broker, start_broker};
 use crate::topic::counters::Key;
 
 const TOPIC: &str = "Batches";
@@ -262,4 +262,31 @@ fn a_batch_in_one_record_counts_as_many_messages_as_it_holds() {
     let counted = broker.directory.topic(TOPIC).unwrap().counters.read();
     let puts = counted.pair(&Key::default()).unwrap();
     assert_eq!((puts.messages, puts.calls, broker.stats.read().puts), (5, 2, 5));
+}
+
+/// A record with them is taken for one that lost a sector when the store is recovered: it would end the log there.
+#[test]
+fn properties_with_too_many_zeros_are_refused_in_a_send_a_batch_and_an_inner_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    make_topic(&mut client);
+    for (zeros, code) in [(511, ResponseCode::SUCCESS), (512, ResponseCode::MESSAGE_ILLEGAL)] {
+        let properties = format!("UNIQ_KEY\u{1}whole\u{2}mine\u{1}{}\u{2}", "\0".repeat(zeros));
+        let mut item = BytesMut::new();
+        BatchItem { flag: 0, body: b"x", properties: PropertiesView(properties.as_bytes()) }
+            .encode(&mut item)
+            .unwrap();
+        let sends = [
+            ("alone", send_request("Plain", 0, b"x", &properties)),
+            ("in a batch", batch("Plain", "", b"x").with_body(item.freeze())),
+            ("as an inner batch", batch(TOPIC, &properties, b"x")),
+        ];
+        for (how, send) in sends {
+            let answer = client.call(send);
+            assert_eq!(answer.response_code(), code, "{how}: {:?}", answer.remark);
+            let told = answer.remark.unwrap_or_default();
+            assert_eq!(told.contains("\"mine\" has 512 zero bytes"), code != ResponseCode::SUCCESS, "{told}");
+        }
+    }
 }

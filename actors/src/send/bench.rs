@@ -31,7 +31,7 @@ use crate::held::hold;
 use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
-use crate::send::check::{Marks, check_keys, check_sizes, illegal};
+use crate::send::check::{Marks, check_keys, check_sizes, check_zeros, illegal};
 use crate::send::count;
 use crate::send::inner_batch;
 use crate::send::light;
@@ -435,6 +435,7 @@ impl Bench {
             return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
         }
         marks.check(cast, send.sys_flag)?;
+        check_zeros(PropertiesView(piece.properties))?;
         check_keys(&place.topic.config, PropertiesView(piece.properties))?;
         let now_ms = *self.now_ms.get_or_insert_with(|| cast.now_ms());
         let made_id = marks.uniq_key.is_none().then(|| cast.ids.next(now_ms));

@@ -14,6 +14,7 @@ use troupemq_codec::message::properties::{
 };
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::topic::TopicConfig;
+use troupemq_store::commit_log::ZEROS_MAX;
 
 use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
@@ -21,6 +22,9 @@ use crate::detour::Wish;
 use crate::net::Refusal;
 use crate::timer::admit::TimeWish;
 use crate::topic::{attributes, names};
+
+/// Characters of a property's name that a refusal shows.
+const NAME_SHOWN_MAX: usize = 64;
 
 /// Checks the name of a topic that a client sends to.
 pub fn check_topic(topic: &str) -> Result<(), Refusal> {
@@ -48,6 +52,20 @@ pub fn check_sizes(config: &BrokerConfig, body: &[u8], properties_bytes: usize) 
         return Err(illegal(config));
     }
     Ok(())
+}
+
+/// Refuses properties with so many zeros in a row that a recovery takes them for a sector the disk has lost.
+pub fn check_zeros(properties: PropertiesView<'_>) -> Result<(), Refusal> {
+    let Some(zeros) = properties.zeros_beyond(ZEROS_MAX) else { return Ok(()) };
+    let name = String::from_utf8_lossy(properties.name_at(zeros.start));
+    let name: String = name.chars().take(NAME_SHOWN_MAX).collect();
+    let remark = format!(
+        "the message is illegal: property {name:?} has {} zero bytes in a row, from byte {} of the properties on; \
+         {ZEROS_MAX} are the most, more would read as a sector that the disk has lost",
+        zeros.len(),
+        zeros.start
+    );
+    Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark))
 }
 
 /// The answer to a message whose parts do not fit.
@@ -182,6 +200,20 @@ mod tests {
             assert_eq!(refusal.code, ResponseCode::MESSAGE_ILLEGAL);
             assert!(refusal.remark.contains("limit 1024B, msg properties length limit 32KB"));
         }
+    }
+
+    #[test]
+    fn so_many_zeros_that_they_could_be_a_lost_sector_are_refused_with_their_place() {
+        let text =
+            |zeros| [b"KEYS\x01a\0b\x02mine\x01" as &[u8], &vec![0; zeros], b"\x02TAGS\x01A\x02"].concat();
+        assert_eq!(check_zeros(PropertiesView(b"KEYS\x01a\x02")), Ok(()));
+        assert_eq!(check_zeros(PropertiesView(&text(ZEROS_MAX))), Ok(()));
+        let refusal = check_zeros(PropertiesView(&text(ZEROS_MAX + 1))).expect_err("one too many");
+        assert_eq!(refusal.code, ResponseCode::MESSAGE_ILLEGAL);
+        let told = "property \"mine\" has 512 zero bytes in a row, from byte 14 of the properties on; 511 are the most";
+        assert!(refusal.remark.contains(told), "{}", refusal.remark);
+        let refusal = check_zeros(PropertiesView(&[0; 600])).expect_err("in a name too, and at the end");
+        assert!(refusal.remark.contains("property \"\" has 600 zero bytes"), "{}", refusal.remark);
     }
 
     #[test]

@@ -19,12 +19,13 @@ use troupemq_store::{AppendBatch, Numbers};
 
 use crate::net::Refusal;
 use crate::send::bench::{Piece, Target};
-use crate::send::check::{check_sizes, illegal};
+use crate::send::check::{check_sizes, check_zeros, illegal};
 
 /// Adds the batch that `whole` holds as one record.
 pub(super) fn encode(into: &mut AppendBatch, target: &Target<'_>, whole: &Piece<'_>) -> Result<(), Refusal> {
     let Target { cast, config, wire, send, place, queue, .. } = *target;
     let properties = PropertiesView(whole.properties);
+    check_zeros(properties)?;
     let waits = [DELAY, TRANSACTION_PREPARED, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS];
     if properties.pick(waits).iter().any(Option::is_some) {
         let remark = "a batch can neither be delayed nor be part of a transaction";

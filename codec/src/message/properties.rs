@@ -9,6 +9,7 @@
 //! RocketMQ's name for it: `MessageDecoder#string2messageProperties`.
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -44,6 +45,28 @@ impl<'a> PropertiesView<'a> {
         let begins =
             |at: usize| self.0.get(at..).is_some_and(|rest| rest.starts_with(TRANSIENT_PREFIX.as_bytes()));
         begins(0) || memchr::memchr_iter(PAIR_END, self.0).any(|end| begins(end.saturating_add(1)))
+    }
+
+    /// Where the first run of more than `max` zero bytes stands. One search, if there is no zero at all.
+    pub fn zeros_beyond(self, max: usize) -> Option<Range<usize>> {
+        let mut at = memchr::memchr(0, self.0)?;
+        loop {
+            let rest = self.0.get(at..)?;
+            let count = rest.iter().position(|byte| *byte != 0).unwrap_or(rest.len());
+            let end = at.saturating_add(count);
+            if count > max {
+                return Some(at..end);
+            }
+            at = end.saturating_add(memchr::memchr(0, self.0.get(end..)?)?);
+        }
+    }
+
+    /// The name of the property that the byte at `at` belongs to; empty if that has none.
+    pub fn name_at(self, at: usize) -> &'a [u8] {
+        let before = self.0.get(..at).unwrap_or(self.0);
+        let begin = memchr::memrchr(PAIR_END, before).map_or(0, |end| end.saturating_add(1));
+        let piece = before.get(begin..).unwrap_or_default();
+        memchr::memchr(NAME_END, piece).and_then(|end| piece.get(..end)).unwrap_or_default()
     }
 
     /// The value as a decimal number, if it is one.
