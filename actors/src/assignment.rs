@@ -113,12 +113,19 @@ impl Assignments {
             context,
             move || file.save(&table),
             |assignments: &mut Assignments, saved, context| {
-                for waiter in assignments.saving.ended() {
+                for waiter in assignments.saving.ended(&saved) {
                     waiter.answer(saved.clone());
                 }
                 assignments.save(context);
             },
+            Assignments::save_again,
         );
+    }
+
+    /// Tries a save again that failed.
+    fn save_again(&mut self, context: &mut Context<Assignments>) {
+        self.saving.again();
+        self.save(context);
     }
 }
 

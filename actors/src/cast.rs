@@ -31,6 +31,7 @@ use crate::filters::book::FilterBook;
 use crate::flush::Flush;
 use crate::groups::Groups;
 use crate::heartbeat::HeartbeatScanner;
+use crate::lookups::Lookups;
 use crate::name_server::NameServerConfig;
 use crate::name_server::kv::KvConfig;
 use crate::name_server::registry::Routes;
@@ -151,6 +152,8 @@ pub struct BrokerCast {
     pub sampler: Addr<Sampler>,
     /// Reads what is not in memory.
     pub cold: ColdReaders,
+    /// Reads single old messages.
+    pub lookups: Lookups,
     /// Who reads how much of that.
     pub cold_flow: Arc<ColdFlow>,
     /// Appends.

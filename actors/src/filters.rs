@@ -114,15 +114,22 @@ impl Filters {
         }
         let (file, table) = (self.file.clone(), self.table.stored());
         let save = move || file.save(&table);
-        in_background(context, save, |filters: &mut Filters, saved, context| {
+        let then = |filters: &mut Filters, saved: Saved, context: &mut Context<Filters>| {
             if let Err(refusal) = &saved {
                 tracing::error!(remark = refusal.remark, "the filters of consumers were not saved");
             }
-            for waiter in filters.saving.ended() {
+            for waiter in filters.saving.ended(&saved) {
                 waiter.answer(saved.clone());
             }
             filters.save(context);
-        });
+        };
+        in_background(context, save, then, Filters::save_again);
+    }
+
+    /// Tries a save again that failed.
+    fn save_again(&mut self, context: &mut Context<Filters>) {
+        self.saving.again();
+        self.save(context);
     }
 }
 

@@ -127,12 +127,19 @@ impl Groups {
             context,
             move || file.write(&bytes),
             |groups: &mut Groups, saved, context| {
-                for waiter in groups.saving.ended() {
+                for waiter in groups.saving.ended(&saved) {
                     waiter.answer(saved.clone());
                 }
                 groups.save(context);
             },
+            Groups::save_again,
         );
+    }
+
+    /// Tries a save again that failed.
+    fn save_again(&mut self, context: &mut Context<Groups>) {
+        self.saving.again();
+        self.save(context);
     }
 }
 

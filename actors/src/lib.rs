@@ -28,6 +28,7 @@ mod golden;
 pub mod groups;
 pub mod heartbeat;
 pub mod held;
+pub mod lookups;
 pub mod name_server;
 pub mod net;
 pub mod node;

@@ -284,15 +284,22 @@ impl ConsumerOffsets {
             }
             file.save(&table)
         };
-        in_background(context, save, |offsets: &mut ConsumerOffsets, saved, context| {
+        let then = |offsets: &mut ConsumerOffsets, saved: Saved, context: &mut Context<ConsumerOffsets>| {
             if let Err(refusal) = &saved {
                 tracing::error!(remark = refusal.remark, "the offsets of consumers were not saved");
             }
-            for waiter in offsets.saving.ended() {
+            for waiter in offsets.saving.ended(&saved) {
                 waiter.answer(saved.clone());
             }
             offsets.save(context);
-        });
+        };
+        in_background(context, save, then, ConsumerOffsets::save_again);
+    }
+
+    /// Tries a save again that failed.
+    fn save_again(&mut self, context: &mut Context<ConsumerOffsets>) {
+        self.saving.again();
+        self.save(context);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - a message whose send was answered is found: the dispatcher is asked to settle first;
 //! - only messages of the asked topic with exactly the asked key are returned;
+//! - neither waits for the disk on an arbiter, and a query goes through a bounded number of messages;
 //! - an offset that is not the start of a record is an answer, never a misread record.
 
 use bytes::{Bytes, BytesMut};
@@ -10,7 +11,8 @@ use troupemq_codec::message::RecordView;
 use troupemq_codec::message::properties::{KEY_SEPARATOR, KEYS, UNIQ_KEY};
 use troupemq_codec::request::{QueryMessageHeader, QueryMessageReplyHeader, ViewMessageByIdHeader};
 use troupemq_codec::{Command, ResponseCode};
-use troupemq_store::{KeyQuery, LogReader};
+use troupemq_store::index::{QUERY_ENTRIES_MAX, QUERY_LOOKS_MAX};
+use troupemq_store::{IndexReader, KeyQuery, LogReader};
 
 use crate::cast::BrokerCast;
 use crate::dispatcher::Settle;
@@ -18,6 +20,8 @@ use crate::net::{Answer, Call, Refusal};
 
 /// Bytes of an answer; a query that finds more returns the oldest that fit.
 const BODY_MAX_BYTES: usize = 8 << 20;
+/// Bytes at the end of the log that are in memory: they were written a moment ago.
+const NEAR_BYTES: u64 = 64 << 20;
 /// Bytes a record begins with that tell its size.
 const SIZE_BYTES: usize = 4;
 
@@ -31,25 +35,15 @@ pub async fn query_message(cast: &BrokerCast, call: &Call) -> Answer {
     } else {
         header.messages_max.min(config.max_msgs_num_batch)
     };
-    let query = KeyQuery {
-        topic: &header.topic,
-        key: &header.key,
-        max: usize::try_from(wish).unwrap_or(0),
-        begin_ms: header.begin_timestamp_ms,
-        end_ms: header.end_timestamp_ms,
+    let (log, index) = (cast.log.clone(), cast.index.clone());
+    let (topic, key) = (header.topic.clone(), header.key.clone());
+    let max = usize::try_from(wish).unwrap_or(0);
+    let (begin_ms, end_ms) = (header.begin_timestamp_ms, header.end_timestamp_ms);
+    let look = move || {
+        let query = KeyQuery { topic: &topic, key: &key, max, begin_ms, end_ms };
+        with_key(&log, &index, &query)
     };
-    let is_right = |log_offset| {
-        record_at(&cast.log, log_offset).is_some_and(|record| has_key(&record, &header.topic, &header.key))
-    };
-    let mut body = BytesMut::new();
-    for record in
-        cast.index.query_where(&query, is_right).into_iter().filter_map(|at| record_at(&cast.log, at))
-    {
-        if body.len() + record.len() > BODY_MAX_BYTES && !body.is_empty() {
-            break;
-        }
-        body.extend_from_slice(&record);
-    }
+    let (body, is_cut) = cast.lookups.run(look).await?;
     let (updated_ms, updated_to) = cast.index.last_entry().unwrap_or((0, 0));
     let reply = QueryMessageReplyHeader {
         index_updated_ms: updated_ms,
@@ -57,16 +51,38 @@ pub async fn query_message(cast: &BrokerCast, call: &Call) -> Answer {
     };
     if body.is_empty() {
         let answer = Command::response(ResponseCode::QUERY_NOT_FOUND).with_header(&reply);
-        return Ok(answer.with_remark("can not find message, maybe time range not correct"));
+        let why = match is_cut {
+            false => "can not find message, maybe time range not correct".to_owned(),
+            true => format!(
+                "can not find message among the newest {QUERY_LOOKS_MAX} whose keys have the same hash, or the newest \
+                 {QUERY_ENTRIES_MAX} entries of its chain in the index; name an earlier end of the time range"
+            ),
+        };
+        return Ok(answer.with_remark(why));
     }
-    Ok(Command::response(ResponseCode::SUCCESS).with_header(&reply).with_body(body.freeze()))
+    Ok(Command::response(ResponseCode::SUCCESS).with_header(&reply).with_body(body))
+}
+
+/// The messages that a query finds, and whether it stopped at a bound. Waits for the disk.
+fn with_key(log: &LogReader, index: &IndexReader, query: &KeyQuery<'_>) -> (Bytes, bool) {
+    let is_right = |log_offset| {
+        record_at(log, log_offset).is_some_and(|record| has_key(&record, query.topic, query.key))
+    };
+    let found = index.query_where(query, is_right);
+    let mut body = BytesMut::new();
+    for record in found.log_offsets.into_iter().filter_map(|at| record_at(log, at)) {
+        if body.len() + record.len() > BODY_MAX_BYTES && !body.is_empty() {
+            break;
+        }
+        body.extend_from_slice(&record);
+    }
+    (body.freeze(), found.is_cut)
 }
 
 /// VIEW_MESSAGE_BY_ID: the message at a place in the log.
 pub async fn view_message_by_id(cast: &BrokerCast, call: &Call) -> Answer {
     let header: ViewMessageByIdHeader = call.command.header()?;
-    let found = u64::try_from(header.log_offset).ok().and_then(|at| record_at(&cast.log, at));
-    match found {
+    match record(cast, header.log_offset).await? {
         Some(record) => Ok(Command::response(ResponseCode::SUCCESS).with_body(record)),
         None => Err(Refusal::new(
             ResponseCode::SYSTEM_ERROR,
@@ -75,7 +91,21 @@ pub async fn view_message_by_id(cast: &BrokerCast, call: &Call) -> Answer {
     }
 }
 
-/// The whole record that begins at `log_offset`; none if no record begins there.
+/// The whole record that begins at `log_offset`; none if no record begins there. Read where waiting is allowed.
+pub async fn record(cast: &BrokerCast, log_offset: i64) -> Result<Option<Bytes>, Refusal> {
+    match u64::try_from(log_offset) {
+        Ok(log_offset) => cast.lookups.record(&cast.log, log_offset).await,
+        Err(_negative) => Ok(None),
+    }
+}
+
+/// Whether what stands at a place of the log is so new that it is in memory.
+pub fn is_near(log: &LogReader, log_offset: u64) -> bool {
+    log_offset.saturating_add(NEAR_BYTES) >= log.wrote_to()
+}
+
+/// The whole record that begins at `log_offset`; none if no record begins there. May wait for the disk, unless it is
+/// near.
 pub fn record_at(log: &LogReader, log_offset: u64) -> Option<Bytes> {
     if log_offset < log.min_offset() || log_offset >= log.wrote_to() {
         return None;

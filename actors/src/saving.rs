@@ -3,11 +3,13 @@
 //! Invariants:
 //! - one save of a table runs at a time; changes made meanwhile are covered by one save after it;
 //! - a waiter is given back by the first save that began after its change, never by an earlier one;
-//! - a save that failed is not repeated by itself: the next change writes the whole table again.
+//! - a save that failed is told to its waiters and tried again, until one after it does: nobody has to change the
+//!   table once more for what it holds to reach the disk.
 //!
 //! The save itself runs on the blocking pool of the arbiter, with a snapshot of the table; see [`in_background`].
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use actix::fut::{ActorFutureExt, wrap_future};
 use actix::{Actor, AsyncContext};
@@ -15,11 +17,16 @@ use troupemq_codec::ResponseCode;
 
 use crate::net::Refusal;
 
+/// Time from a save that failed to the next try.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+
 /// The state of the saves of one table. `W` is who waits, with what it is told afterwards.
 #[derive(Debug)]
 pub struct Saving<W> {
     runs: bool,
     changed: bool,
+    /// Whether the last save that ended has failed.
+    failed: bool,
     /// Waiters of the save that runs.
     covered: Vec<W>,
     /// Waiters of the save after it.
@@ -28,7 +35,7 @@ pub struct Saving<W> {
 
 impl<W> Default for Saving<W> {
     fn default() -> Saving<W> {
-        Saving { runs: false, changed: false, covered: Vec::new(), waiting: Vec::new() }
+        Saving { runs: false, changed: false, failed: false, covered: Vec::new(), waiting: Vec::new() }
     }
 }
 
@@ -65,23 +72,38 @@ impl<W> Saving<W> {
         true
     }
 
-    /// The save that ran has ended, well or not; gives those it was for.
-    pub fn ended(&mut self) -> Vec<W> {
+    /// The save that ran has ended so; gives those it was for.
+    pub fn ended(&mut self, saved: &Result<(), Refusal>) -> Vec<W> {
         self.runs = false;
+        self.failed = saved.is_err();
         std::mem::take(&mut self.covered)
+    }
+
+    /// Has these go with the next save too, in front of those that wait for it, unless one that is alike does.
+    pub fn put_back(&mut self, waiters: impl Iterator<Item = W>, is_alike: impl Fn(&W, &W) -> bool) {
+        let late: Vec<W> =
+            waiters.filter(|late| !self.waiting.iter().any(|one| is_alike(one, late))).collect();
+        self.waiting.splice(0..0, late);
+    }
+
+    /// Time has passed since a save failed: what it was to write counts as changed, unless a save after it did it.
+    pub fn again(&mut self) {
+        self.changed |= self.failed && !self.runs;
     }
 
     /// Whether nothing runs and nothing is left to save.
     pub fn is_done(&self) -> bool {
-        !self.runs && !self.changed
+        !self.runs && !self.changed && !self.failed
     }
 }
 
-/// Runs a save where it may block, then gives its result to the actor.
+/// Runs a save where it may block, then gives its result to the actor. Some time after one that failed, `again` is
+/// called, which is to call [`Saving::again`] and begin another.
 pub fn in_background<A, E>(
     context: &mut A::Context,
     save: impl FnOnce() -> Result<(), E> + Send + 'static,
     then: impl FnOnce(&mut A, Result<(), Refusal>, &mut A::Context) + 'static,
+    again: fn(&mut A, &mut A::Context),
 ) where
     A: Actor,
     A::Context: AsyncContext<A>,
@@ -94,7 +116,12 @@ pub fn in_background<A, E>(
             Err(lost) => Err(not_saved(lost)),
         }
     };
-    let told = wrap_future::<_, A>(saved).map(|saved, actor, context| then(actor, saved, context));
+    let told = wrap_future::<_, A>(saved).map(move |saved, actor, context: &mut A::Context| {
+        if saved.is_err() {
+            context.run_later(AGAIN_AFTER, again);
+        }
+        then(actor, saved, context);
+    });
     context.spawn(told);
 }
 
@@ -115,9 +142,9 @@ mod tests {
         saving.changed_for('b');
         saving.changed_for('c');
         assert!(!saving.begins(), "one runs");
-        assert_eq!(saving.ended(), ['a']);
+        assert_eq!(saving.ended(&Ok(())), ['a']);
         assert!(saving.begins());
-        assert_eq!(saving.ended(), ['b', 'c']);
+        assert_eq!(saving.ended(&Ok(())), ['b', 'c']);
         assert!(saving.is_done() && !saving.begins());
     }
 
@@ -128,9 +155,37 @@ mod tests {
         assert!(saving.begins());
         saving.wait_with('A', |waiter| *waiter == 'a');
         saving.wait_with('b', |waiter| *waiter == 'B');
-        assert_eq!(saving.ended(), ['a', 'A']);
+        assert_eq!(saving.ended(&Ok(())), ['a', 'A']);
         assert!(saving.begins());
-        assert_eq!(saving.ended(), ['b']);
+        assert_eq!(saving.ended(&Ok(())), ['b']);
+    }
+
+    #[test]
+    fn a_save_that_failed_is_tried_again_without_a_new_change() {
+        let failure = Err(not_saved("no room"));
+        let mut saving = Saving::default();
+        saving.changed_for('a');
+        assert!(saving.begins());
+        assert_eq!(saving.ended(&failure), ['a']);
+        assert!(!saving.begins() && !saving.is_done(), "not at once");
+        saving.again();
+        assert!(saving.begins());
+        assert_eq!(saving.ended(&Ok(())), []);
+        saving.again();
+        assert!(!saving.begins() && saving.is_done());
+    }
+
+    #[test]
+    fn a_save_after_the_one_that_failed_makes_the_next_try_needless() {
+        let mut saving = Saving::<char>::default();
+        saving.changed();
+        assert!(saving.begins());
+        saving.ended(&Err(not_saved("no room")));
+        saving.changed();
+        assert!(saving.begins());
+        saving.again();
+        assert_eq!(saving.ended(&Ok(())), []);
+        assert!(!saving.begins());
     }
 
     #[test]
@@ -139,7 +194,7 @@ mod tests {
         saving.changed();
         assert!(!saving.is_done() && saving.begins());
         assert!(!saving.is_done());
-        assert_eq!(saving.ended(), []);
+        assert_eq!(saving.ended(&Ok(())), []);
         assert!(saving.is_done());
     }
 }

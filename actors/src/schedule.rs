@@ -123,6 +123,7 @@ impl Schedule {
         file: TableFile<DelayOffsetTable>,
         saved: DelayOffsetTable,
     ) -> Schedule {
+        cast.retention.tell_places(&saved.offset_table);
         Schedule {
             places: Places::new(cast.detours.levels().clone(), saved.offset_table),
             version: saved.data_version,
@@ -217,6 +218,7 @@ impl Schedule {
         if self.changed && self.noted.is_none() {
             self.changed = false;
             self.version = self.version.next(self.cast.now_ms());
+            self.cast.retention.tell_places(self.places.table());
             self.noted = Some((self.table(), self.cast.log.wrote_to()));
         }
         // What counts as delivered must be on the disk: a message that waited for hours must not be lost then.
@@ -236,12 +238,19 @@ impl Schedule {
                 if let Err(refusal) = &saved {
                     tracing::error!(remark = refusal.remark, "the places of the delay levels were not saved");
                 }
-                for waiter in schedule.saving.ended() {
+                for waiter in schedule.saving.ended(&saved) {
                     waiter.answer(saved.clone());
                 }
                 schedule.save(context);
             },
+            Schedule::save_again,
         );
+    }
+
+    /// Tries a save again that failed.
+    fn save_again(&mut self, context: &mut Context<Schedule>) {
+        self.saving.again();
+        self.save(context);
     }
 
     fn stop(&mut self, context: &mut Context<Schedule>) {

@@ -24,7 +24,7 @@ use crate::detour::{HALF_TOPIC, Wish};
 use crate::directory::{GroupView, TopicView};
 use crate::heartbeat::answers::group_view;
 use crate::net::{Answer, Call, Refusal};
-use crate::query::record_at;
+use crate::query::record;
 use crate::send::place::retries_max;
 use crate::send::{Own, store};
 use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
@@ -56,8 +56,7 @@ pub async fn send_back(cast: &BrokerCast, call: &Call) -> Answer {
     let retry = Text::from(format!("{RETRY_PREFIX}{}", group.name()));
     let topic = own_topic(cast, &retry, (retry_queues, sys_flag)).await?;
     let queues = retry_queues.min(topic.config.write_queue_nums).min(topic.config.read_queue_nums).max(1);
-    let found = u64::try_from(header.log_offset).ok().and_then(|at| record_at(&cast.log, at));
-    let bytes = found.ok_or_else(|| {
+    let bytes = record(cast, header.log_offset).await?.ok_or_else(|| {
         let remark = format!("look message by offset failed, {}", header.log_offset);
         Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
     })?;

@@ -20,9 +20,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use troupemq_codec::ResponseCode;
 use troupemq_codec::topic::DataVersion;
-use troupemq_store::StoreError;
 use troupemq_store::json_file::JsonFile;
 use troupemq_store::tables::to_pretty;
+use troupemq_store::{StoreConfig, StoreError};
 
 use crate::config::NodeClock;
 use crate::held::{Held, hold};
@@ -33,6 +33,8 @@ use kept::Kept;
 
 /// Changes that may wait.
 const MAILBOX: usize = 1024;
+/// File of the settings of a store that were changed at run time, beside the tables.
+pub(crate) const STORE_FILE: &str = "storeSettings.json";
 
 /// Settings some of which may change.
 pub trait Behaviour:
@@ -104,6 +106,15 @@ impl<T: Behaviour> Configured<T> {
     }
 }
 
+/// The settings of a store with those that were changed while its broker ran: for who looks at one that does not run.
+///
+/// # Errors
+/// The file of the changes exists, but neither it nor the generation before it can be read.
+pub fn with_changes(configured: StoreConfig) -> Result<StoreConfig, StoreError> {
+    let file = configured.dir.join("config").join(STORE_FILE);
+    Configured::open(configured, Some(file)).map(|(_, changed)| changed)
+}
+
 impl<T: Behaviour> Settings<T> {
     /// The owner of `published`, which other parts read; `others` are keys that nobody may change.
     pub fn new(
@@ -125,10 +136,17 @@ impl<T: Behaviour> Settings<T> {
             Some(file) => file.save(&to_pretty(&kept)),
             None => Ok(()),
         };
-        in_background(context, save, |settings: &mut Settings<T>, saved, context| {
-            settings.saving.ended().into_iter().for_each(|waiter| waiter.answer(saved.clone()));
+        let then = |settings: &mut Settings<T>, saved: Result<(), Refusal>, context: &mut _| {
+            settings.saving.ended(&saved).into_iter().for_each(|waiter| waiter.answer(saved.clone()));
             settings.save(context);
-        });
+        };
+        in_background(context, save, then, Settings::save_again);
+    }
+
+    /// Tries a save again that failed.
+    fn save_again(&mut self, context: &mut Context<Settings<T>>) {
+        self.saving.again();
+        self.save(context);
     }
 }
 

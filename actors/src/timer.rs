@@ -338,13 +338,15 @@ impl Timer {
                 if let Err(refusal) = &saved {
                     timer.cast.poison.trip(format!("the timers could not be saved: {}", refusal.remark));
                 }
-                for waiter in timer.saving.ended() {
+                for waiter in timer.saving.ended(&saved) {
                     waiter.answer(saved.clone());
                 }
                 if timer.stopped {
                     timer.save(context);
                 }
             },
+            // A failure has ended the node: what could not be flushed is not tried again.
+            |_, _| {},
         );
     }
 

@@ -21,7 +21,7 @@ pub mod statistics;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::fut::{ActorFutureExt, wrap_future};
+use actix::fut::wrap_future;
 use actix::{
     Actor, ActorContext, Addr, ArbiterHandle, AsyncContext, AtomicResponse, Context, Handler, Message,
     Recipient,
@@ -215,13 +215,13 @@ impl Handler<Withdraw> for Topic {
         Topic::end(self.state.withdrawn(self.now_ms()));
         (self.counters, self.statistics) = (Arc::default(), Statistics::default());
         self.counters.claim();
-        let (queues, topic) = (self.parts.queues.clone(), self.name.clone());
-        let removed = actix_rt::task::spawn_blocking(move || {
-            if let Err(error) = queues.remove(&topic) {
-                tracing::warn!(%topic, %error, "the queues of a deleted topic were not removed");
+        let (retention, topic) = (self.parts.retention.clone(), self.name.clone());
+        let removed = async move {
+            if let Err(refusal) = retention.remove_queues(vec![topic.clone()]).await {
+                tracing::warn!(%topic, remark = refusal.remark, "the queues of a deleted topic were not removed");
             }
-        });
-        AtomicResponse::new(Box::pin(wrap_future(removed).map(|_, _, _| ())))
+        };
+        AtomicResponse::new(Box::pin(wrap_future(removed)))
     }
 }
 

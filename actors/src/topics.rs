@@ -34,6 +34,7 @@ use crate::directory::{Directory, TopicView};
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::poison::Poison;
+use crate::retention::Retention;
 use crate::saving::{Saving, in_background};
 use crate::topic::counters::Counters;
 use crate::topic::state::Wish;
@@ -142,8 +143,10 @@ const REGISTRATION_PATIENCE: Duration = Duration::from_secs(3);
 pub struct TopicParts {
     /// Where views are published.
     pub directory: Arc<Directory>,
-    /// The consume queues, for topics that go or have batches.
+    /// The consume queues, for topics that have batches.
     pub queues: QueueTable,
+    /// Deletes the queues of topics that go.
+    pub retention: Retention,
     /// Where the time comes from.
     pub clock: NodeClock,
     /// The file of the table; none in tests that keep nothing.
@@ -323,15 +326,26 @@ impl Topics {
             Some(file) => file.save(&saved.table()),
             None => Ok(()),
         };
-        in_background(context, save, move |topics: &mut Topics, saved, context| {
+        let then = move |topics: &mut Topics, saved, context: &mut Context<Topics>| {
             topics.saved(saved, &snapshot, context);
+            topics.save(context);
+        };
+        in_background(context, save, then, |topics: &mut Topics, context| {
+            topics.saving.again();
             topics.save(context);
         });
     }
 
     /// Publishes what was saved, tells the registrar, then those who wait.
     fn saved(&mut self, saved: Result<(), Refusal>, snapshot: &TopicSnapshot, context: &Context<Topics>) {
-        let ended = self.saving.ended();
+        let ended = self.saving.ended(&saved);
+        // What could not be saved is told to who waits, and published once a later save has it.
+        let late = ended.iter().filter(|_| saved.is_err()).map(|change| Change {
+            topics: change.topics.clone(),
+            what: change.what,
+            tell: Tell::Nobody,
+        });
+        self.saving.put_back(late, |one, other| (&one.topics, one.what) == (&other.topics, other.what));
         let mut asked = Vec::new();
         for change in ended.iter().filter(|_| saved.is_ok()) {
             asked.extend(change.topics.iter().filter_map(|topic| {

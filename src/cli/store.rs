@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use troupemq_actors::settings::with_changes;
 use troupemq_codec::message::RecordView;
 use troupemq_store::inspect::{Damage, Finding, StoreView, rebuild};
 use troupemq_store::{StoreConfig, StoreError, SystemClock};
@@ -24,7 +25,7 @@ use super::table::Form;
 pub(super) enum Store {
     /// Say in words what is wrong with a store
     Check(Folder),
-    /// Delete queues and index and make them anew from the log
+    /// Delete queues, index and timer files and make them anew from the log
     Rebuild(Folder),
     /// Print records of the log, or units of a queue
     Dump(Dump),
@@ -114,13 +115,13 @@ struct Unit {
 }
 
 impl Folder {
-    /// The settings of the broker whose store it is.
+    /// The settings of the broker whose store it is, with those that were changed while it ran.
     fn config(&self) -> Result<StoreConfig, Failure> {
         let mut config = Settings::load(self.config.as_deref())?.store;
         if let Some(dir) = &self.dir {
             config.dir.clone_from(dir);
         }
-        Ok(config)
+        with_changes(config).map_err(failure)
     }
 
     fn view(&self) -> Result<StoreView, Failure> {

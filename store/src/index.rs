@@ -50,6 +50,20 @@ pub struct KeyQuery<'a> {
     pub end_ms: i64,
 }
 
+/// What a query has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Log offsets of messages, oldest first.
+    pub log_offsets: Vec<u64>,
+    /// Whether it has stopped at a bound, before older messages.
+    pub is_cut: bool,
+}
+
+/// Entries that a query goes through, whatever their keys: one that is chosen for that may share its chain with all.
+pub const QUERY_ENTRIES_MAX: u32 = 1_000_000;
+/// Messages whose keys have the same hash that a query looks at.
+pub const QUERY_LOOKS_MAX: u32 = 10_000;
+
 /// Looks keys up; clones see the same files.
 #[derive(Debug, Clone)]
 pub struct IndexReader {
@@ -59,34 +73,40 @@ pub struct IndexReader {
 impl IndexReader {
     /// Log offsets of messages that may have the key, oldest first.
     pub fn query(&self, query: &KeyQuery<'_>) -> Vec<u64> {
-        self.query_where(query, |_| true)
+        self.query_where(query, |_| true).log_offsets
     }
 
     /// Log offsets of messages with the key, oldest first; `is_right` tells whether the record at an offset
-    /// really has it, so that foreign keys with the same hash do not use up the places.
-    pub fn query_where(&self, query: &KeyQuery<'_>, is_right: impl Fn(u64) -> bool) -> Vec<u64> {
+    /// really has it, so that foreign keys with the same hash do not use up the places. They do use up time, so there
+    /// is a bound to how many are looked at.
+    pub fn query_where(&self, query: &KeyQuery<'_>, is_right: impl Fn(u64) -> bool) -> Found {
         let hash = key_hash(topic_seed(query.topic), query.key);
         let mut found: Vec<u64> = Vec::new();
+        let (mut entries, mut looks) = (QUERY_ENTRIES_MAX, QUERY_LOOKS_MAX);
         let mut take = |log_offset: u64| {
-            if found.len() < query.max && found.last() != Some(&log_offset) && is_right(log_offset) {
-                found.push(log_offset);
+            if found.len() < query.max && looks > 0 && found.last() != Some(&log_offset) {
+                looks -= 1;
+                if is_right(log_offset) {
+                    found.push(log_offset);
+                }
             }
-            found.len() < query.max
+            found.len() < query.max && looks > 0
         };
         for file in self.files.load().iter().rev() {
             let header = file.header();
             if header.end_ms < query.begin_ms {
                 break;
             }
-            let goes_on =
-                header.begin_ms > query.end_ms || file.find(hash, query.begin_ms, query.end_ms, &mut take);
+            let goes_on = header.begin_ms > query.end_ms
+                || file.find(hash, (query.begin_ms, query.end_ms), &mut entries, &mut take);
             if !goes_on || header.begin_ms < query.begin_ms {
                 break;
             }
         }
+        let is_cut = found.len() < query.max && (looks == 0 || entries == 0);
         found.sort_unstable();
         found.dedup();
-        found
+        Found { log_offsets: found, is_cut }
     }
 
     /// Store time (epoch ms) and log offset of the last entry.

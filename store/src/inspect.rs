@@ -28,7 +28,7 @@ use crate::error::StoreError;
 use crate::index::{Geometry, USUAL};
 use crate::light;
 use crate::open::{Closing, Opened, RecoveryReport, close, open};
-use crate::paths::Paths;
+use crate::paths::{Paths, remove};
 use crate::process_lock::ProcessLock;
 use crate::segment::SegmentWriter;
 use crate::segments::list_files;
@@ -279,7 +279,10 @@ pub fn rebuild(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<RecoveryRep
         multi_dispatch_enabled: config.multi_dispatch_enabled || has_light_queues,
         ..config
     };
-    for dir in [paths.consume_queue(), paths.batch_consume_queue(), paths.index()] {
+    // The timers are entered anew by the broker's next start; how far their delivery came stays where it is noted.
+    remove(&config.dir.join("timerwheel"))?;
+    let timer_log = config.dir.join("timerlog");
+    for dir in [paths.consume_queue(), paths.batch_consume_queue(), paths.index(), timer_log] {
         match std::fs::remove_dir_all(&dir) {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
                 return Err(StoreError::io("remove", &dir)(cause));

@@ -27,6 +27,7 @@ pub mod pieces;
 pub mod poison;
 mod preparer;
 pub mod process_lock;
+mod progress;
 pub mod reader;
 pub mod reaper;
 pub mod retention;

@@ -45,7 +45,7 @@ use crate::preparer::{Preparer, Recipe};
 use crate::process_lock::ProcessLock;
 use crate::reader::{LogReader, Positions};
 use crate::reaper::Reaper;
-use crate::retention::{Keeper, SpaceGuard, disk_use};
+use crate::retention::{Keeper, Needed, SpaceGuard, disk_use};
 use crate::segment::{Allocate, SegmentWriter};
 use crate::segments::Segments;
 use crate::tables::TableFile;
@@ -189,6 +189,7 @@ pub fn open_with(
         reaper: reaper.clone(),
         space: space.clone(),
         zone: LocalTime::of_machine(),
+        needed: Needed::default(),
         expired_to: Arc::default(),
     };
     Ok(Opened {
@@ -315,6 +316,13 @@ impl Marks {
         };
         self.file.save(&self.checkpoint)?;
         Ok(reached)
+    }
+
+    /// Notes that queues may lose units on purpose until the next save: who is killed meanwhile misses none.
+    pub fn expect_loss(&mut self) -> Result<(), StoreError> {
+        let unknown = |reached| Reached { queues: 0, units: 0, ..reached };
+        self.checkpoint.reached = self.checkpoint.reached.map(unknown);
+        self.file.save(&self.checkpoint)
     }
 
     /// How far the log was flushed when the checkpoint was saved last; 0 if that is not known.

@@ -6,12 +6,13 @@
 //! - `gone_to` follows the disk: whatever lies in front of it comes back after no crash;
 //! - a segment in use by a reader is kept mapped until the last reader is done, its file goes before that: who
 //!   reads slowly holds no younger file on the disk;
-//! - only a segment nobody maps is recycled: a slice never sees another record's bytes.
+//! - only a segment nobody maps is recycled: a slice never sees another record's bytes;
+//! - on a full disk none is kept, and those that were kept go before any message does.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -33,6 +34,9 @@ pub struct Reaper {
     inbox: Sender<Arc<Segment>>,
     pinned: Arc<AtomicUsize>,
     gone_to: Arc<AtomicU64>,
+    /// Whether the disk is full: then no file is kept for use again.
+    is_disk_full: Arc<AtomicBool>,
+    recycled: PathBuf,
     _thread: Arc<Thread>,
 }
 
@@ -53,6 +57,7 @@ impl Reaper {
         let (inbox, outbox) = channel();
         let pinned = Arc::new(AtomicUsize::new(0));
         let gone_to = Arc::new(AtomicU64::new(log_min));
+        let is_disk_full = Arc::new(AtomicBool::new(false));
         let dir = paths.recycled();
         let work = Work {
             dir: dir.clone(),
@@ -60,12 +65,14 @@ impl Reaper {
             recycled_max,
             pinned: Arc::clone(&pinned),
             gone_to: Arc::clone(&gone_to),
+            is_disk_full: Arc::clone(&is_disk_full),
         };
         let thread = std::thread::Builder::new()
             .name("segment-reaper".to_owned())
             .spawn(move || work.run(&outbox))
             .map_err(StoreError::io("start a thread for", &dir))?;
-        Ok(Reaper { inbox, pinned, gone_to, _thread: Arc::new(Thread { handle: Some(thread) }) })
+        let thread = Arc::new(Thread { handle: Some(thread) });
+        Ok(Reaper { inbox, pinned, gone_to, is_disk_full, recycled: dir, _thread: thread })
     }
 
     /// Deletes or recycles the file of `segment`, which is in no list any more.
@@ -77,6 +84,28 @@ impl Reaper {
     /// Where the log begins on the disk: no file in front of this offset is there any more, after a crash neither.
     pub fn gone_to(&self) -> u64 {
         self.gone_to.load(Ordering::Acquire)
+    }
+
+    /// Says whether the disk is full. On one that is, files kept for use again go now, and no further one is kept;
+    /// tells how many went.
+    pub(crate) fn tell_disk(&self, is_full: bool) -> usize {
+        self.is_disk_full.store(is_full, Ordering::Release);
+        if !is_full {
+            return 0;
+        }
+        // A folder that is not there holds none.
+        let kept = std::fs::read_dir(&self.recycled).into_iter().flatten().flatten();
+        let mut gone = 0;
+        for path in kept.map(|entry| entry.path()) {
+            match remove(&path) {
+                Ok(()) => gone += 1,
+                Err(error) => tracing::warn!(%error, "cannot delete a segment that was kept for use again"),
+            }
+        }
+        if gone > 0 {
+            tracing::info!(gone, "the disk is full: segments kept for use again deleted");
+        }
+        gone
     }
 
     /// Deleted segments that readers still hold.
@@ -99,6 +128,7 @@ struct Work {
     recycled_max: u32,
     pinned: Arc<AtomicUsize>,
     gone_to: Arc<AtomicU64>,
+    is_disk_full: Arc<AtomicBool>,
 }
 
 impl Work {
@@ -164,7 +194,10 @@ impl Work {
     }
 
     fn recycle(&self, segment: &Segment) -> bool {
-        if segment.end() - segment.start() != self.segment_bytes || self.recycled_max == 0 {
+        if segment.end() - segment.start() != self.segment_bytes
+            || self.recycled_max == 0
+            || self.is_disk_full.load(Ordering::Acquire)
+        {
             return false;
         }
         if create_dir(&self.dir).is_err() {
@@ -247,6 +280,7 @@ mod tests {
             recycled_max: 1,
             pinned: Arc::default(),
             gone_to: Arc::default(),
+            is_disk_full: Arc::default(),
         }
     }
 
@@ -293,6 +327,28 @@ mod tests {
         work.look(&mut held, false);
         assert!(held.is_empty() && paths.iter().all(|path| !path.try_exists().unwrap()));
         assert_eq!(work.gone_to.load(Ordering::Relaxed), 8192);
+    }
+
+    #[test]
+    fn a_full_disk_keeps_no_segment_for_use_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::below(dir.path());
+        let reaper = Reaper::start(&paths, 0, 4096, 1).unwrap();
+        let kept = || std::fs::read_dir(paths.recycled()).map_or(0, Iterator::count);
+        let dispose = |start| {
+            reaper.delete(full_at(dir.path(), start));
+            while reaper.gone_to() < start + 4096 {
+                std::thread::yield_now();
+            }
+        };
+        dispose(0);
+        assert_eq!((kept(), reaper.tell_disk(false), kept()), (1, 0, 1));
+        assert_eq!((reaper.tell_disk(true), kept()), (1, 0));
+        dispose(4096);
+        assert_eq!(kept(), 0);
+        assert_eq!(reaper.tell_disk(false), 0);
+        dispose(8192);
+        assert_eq!(kept(), 1);
     }
 
     #[test]

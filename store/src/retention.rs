@@ -2,10 +2,11 @@
 //!
 //! Invariants:
 //! - `plan` decides and touches nothing; whoever asked hands the segments to the reaper;
-//! - the last segment is never deleted;
+//! - the last segment is never deleted, and none that holds what waits for its delivery, unless the disk is full;
 //! - a refusal for lack of space names its folder and both numbers, and ends by itself when there is room.
 
 mod keeper;
+mod needed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::reader::LogReader;
 use crate::segment::Segment;
 
 pub use self::keeper::{Cleaned, Keeper};
+pub use self::needed::{Needed, Waiting};
 
 /// A segment as far as retention is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,13 +74,19 @@ pub struct Moment {
     pub disk: DiskUse,
     /// An operator asked for expired segments to go now.
     pub is_asked: bool,
+    /// Log offset of the oldest message that waits for its delivery; the end of all offsets if none does.
+    pub needed_from: u64,
+}
+
+/// Whether the disk is so full that what is not needed goes now.
+pub fn is_full(config: &StoreConfig, disk: DiskUse) -> bool {
+    disk.used_percent >= config.disk_clean_percent || disk.free_bytes < config.disk_free_floor_bytes
 }
 
 /// Decides which of the oldest segments go now; `segments` are all, oldest first.
 pub fn plan(config: &StoreConfig, segments: &[SegmentAge], moment: &Moment) -> Option<Plan> {
     let disk = moment.disk;
-    let is_full =
-        disk.used_percent >= config.disk_clean_percent || disk.free_bytes < config.disk_free_floor_bytes;
+    let is_full = is_full(config, disk);
     let is_hour = config.delete_hours().is_ok_and(|hours| hours.contains(&moment.hour));
     let reason = match () {
         () if is_full && config.clean_forcibly => Reason::DiskFull,
@@ -88,9 +96,10 @@ pub fn plan(config: &StoreConfig, segments: &[SegmentAge], moment: &Moment) -> O
         () => return None,
     };
     let reserved_ms = i64::from(config.reserved_hours).saturating_mul(3_600_000);
-    let goes = |age: &&SegmentAge| {
-        reason == Reason::DiskFull || age.modified_ms.saturating_add(reserved_ms) <= moment.now_ms
+    let is_over = |age: &SegmentAge| {
+        age.modified_ms.saturating_add(reserved_ms) <= moment.now_ms && age.end <= moment.needed_from
     };
+    let goes = |age: &&SegmentAge| reason == Reason::DiskFull || is_over(age);
     let most = segments.len().saturating_sub(1).min(config.delete_batch_max as usize);
     let gone = segments.iter().take(most).take_while(goes).count();
     let log_min = segments.get(gone.checked_sub(1)?)?.end;
@@ -211,7 +220,7 @@ mod tests {
 
     fn moment(hour: u8, used_percent: u8) -> Moment {
         let disk = DiskUse { free_bytes: 1 << 40, used_percent };
-        Moment { now_ms: 1_000 * HOUR_MS, hour, disk, is_asked: false }
+        Moment { now_ms: 1_000 * HOUR_MS, hour, disk, is_asked: false, needed_from: u64::MAX }
     }
 
     fn config() -> StoreConfig {
@@ -223,6 +232,16 @@ mod tests {
         let plan_at = |hour| plan(&config(), &segments(), &moment(hour, 10));
         assert_eq!(plan_at(3), None);
         assert_eq!(plan_at(4), Some(Plan { segments: 2, log_min: 200, reason: Reason::Hour }));
+    }
+
+    #[test]
+    fn a_segment_stays_as_long_as_something_waits_in_it_unless_the_disk_is_full() {
+        let goes = |needed_from, used| {
+            plan(&config(), &segments(), &Moment { needed_from, ..moment(4, used) })
+                .map_or(0, |plan| plan.segments)
+        };
+        assert_eq!([99, 100, 199, 200].map(|needed_from| goes(needed_from, 10)), [0, 1, 1, 2]);
+        assert_eq!(goes(0, 85), 2);
     }
 
     #[test]

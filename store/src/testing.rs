@@ -15,9 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-#[cfg(test)]
-pub(crate) use self::recovery::copy as copy_dir;
-pub use self::recovery::recover_from;
+pub use self::recovery::{copy as copy_dir, recover_from};
 pub use self::sample::{Random, Sample};
 pub use self::sha256::sha256_hex;
 

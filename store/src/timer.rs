@@ -25,9 +25,9 @@ mod wheel;
 mod timer_test;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit, UNIT_DEFAULT, UNIT_DELETE, UNIT_ROLL};
 
@@ -85,6 +85,7 @@ pub struct TimerStore {
     pending: i64,
     /// How far delivery has come.
     reached: TimerCheckpoint,
+    told: Arc<Told>,
     flusher: TimerFlusher,
     /// Slot times further back than the wheel is around, before `behind_to_ms`.
     behind: BTreeSet<i64>,
@@ -113,6 +114,14 @@ pub struct TimerView {
     wheel: Wheel,
     paths: Arc<TimerPaths>,
     precision_ms: i64,
+    told: Arc<Told>,
+}
+
+/// How far delivery has come, for other threads.
+#[derive(Debug)]
+struct Told {
+    read_to_ms: AtomicI64,
+    next_queue_offset: AtomicI64,
 }
 
 /// The units of a slot as they were when they were asked for; read on a thread that may wait.
@@ -134,6 +143,23 @@ struct TimerPaths {
     checkpoint: PathBuf,
 }
 
+impl Told {
+    fn new(read_to_ms: i64, next_queue_offset: i64) -> Told {
+        Told { read_to_ms: AtomicI64::new(read_to_ms), next_queue_offset: AtomicI64::new(next_queue_offset) }
+    }
+}
+
+impl TimerPaths {
+    /// The files of the timers of a store.
+    fn below(store: &Path) -> TimerPaths {
+        TimerPaths {
+            log: store.join("timerlog"),
+            wheel: store.join("timerwheel"),
+            checkpoint: store.join("config").join("timercheck"),
+        }
+    }
+}
+
 impl TimerStore {
     /// Offset in queue 0 of the timer topic of the next message to enter.
     pub fn next_queue_offset(&self) -> i64 {
@@ -145,6 +171,7 @@ impl TimerStore {
         self.reached.queue_offset = next;
         // Java's broker goes by the smaller one.
         self.reached.master_queue_offset = next;
+        self.told.next_queue_offset.store(next, Ordering::Relaxed);
     }
 
     /// First slot time (epoch ms) that is not delivered yet.
@@ -239,6 +266,7 @@ impl TimerStore {
         let now_ms = self.floor(now_ms);
         let due_ms = self.next_slot(self.read_to_ms(), now_ms);
         self.reached.last_read_ms = self.read_to_ms().max(due_ms.unwrap_or(now_ms));
+        self.told.read_to_ms.store(self.read_to_ms(), Ordering::Relaxed);
         due_ms
     }
 
@@ -263,6 +291,7 @@ impl TimerStore {
             self.pending -= i64::from(slot.count);
         }
         self.reached.last_read_ms = slot_ms + self.precision_ms;
+        self.told.read_to_ms.store(self.read_to_ms(), Ordering::Relaxed);
         self.behind = self.behind.split_off(&self.reached.last_read_ms);
     }
 
@@ -278,6 +307,7 @@ impl TimerStore {
             wheel: self.wheel.clone(),
             paths: Arc::clone(&self.flusher.paths),
             precision_ms: self.precision_ms,
+            told: Arc::clone(&self.told),
         }
     }
 
@@ -338,6 +368,25 @@ impl TimerView {
     /// Width of a slot in milliseconds.
     pub fn precision_ms(&self) -> i64 {
         self.precision_ms
+    }
+
+    /// Offset in queue 0 of the timer topic of the next message to enter.
+    pub fn next_queue_offset(&self) -> i64 {
+        self.told.next_queue_offset.load(Ordering::Relaxed)
+    }
+
+    /// Log offset of the oldest message that a timer needs which is not delivered, and the time of its slot (epoch
+    /// ms). Goes through all units; waits for the disk.
+    pub fn oldest(&self) -> Option<(u64, i64)> {
+        let read_to_ms = self.told.read_to_ms.load(Ordering::Relaxed);
+        let mut oldest: Option<(u64, i64)> = None;
+        log::each(&self.segments, |_, unit| {
+            let log_offset = unit.log_offset.cast_unsigned();
+            if unit.due_ms() >= read_to_ms && oldest.is_none_or(|(known, _)| log_offset < known) {
+                oldest = Some((log_offset, unit.due_ms()));
+            }
+        });
+        oldest
     }
 
     /// Timers that wait in the slot of a time (epoch ms).

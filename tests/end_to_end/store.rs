@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::daemon::{Daemon, done, failed, run, store};
+use crate::daemon::{Daemon, cells, done, failed, run, store};
 
 /// The files in a folder, with their lengths.
 fn files(dir: &Path) -> Vec<(PathBuf, u64)> {
@@ -48,4 +48,40 @@ fn settings_that_cannot_be_taken_are_refused_before_the_store_is_looked_at() {
         assert!(code == Some(1) && said.contains("broker.conf:1: maxHashSlotNum"), "{code:?} {said}");
     }
     assert!(!store.try_exists().expect("the folder can be looked at"));
+}
+
+/// The times at which messages of a level are due follow from the levels of the broker.
+#[test]
+fn a_rebuild_keeps_the_levels_of_the_broker_and_has_its_next_start_enter_the_timers_anew() {
+    let (folder, store) = store();
+    let file = folder.path().join("broker.conf");
+    std::fs::write(&file, "messageDelayLevel=1s 7h\nmappedFileSizeCommitLog=1048576\n").expect("writable");
+    let (store, file) = (store.display(), file.display());
+    let start = || {
+        let ports = "--listen 127.0.0.1:0 --namesrv-listen 127.0.0.1:0 --broker-name b";
+        Daemon::spawn(&format!("{ports} --store-dir {store} --config {file}"))
+    };
+    let mut daemon = start();
+    done(&format!("produce {} -t Later --delay-level 2 text", daemon.flag()));
+    done(&format!("produce {} -t Later --delay-ms 3600000 text", daemon.flag()));
+    assert!(daemon.terminate().success());
+    let units = || done(&format!("store dump {store} --queue SCHEDULE_TOPIC_XXXX:1"));
+    let before = units();
+    assert!(before.contains("tags code 1"), "{before}");
+    assert!(done(&format!("store rebuild {store} --config {file}")).starts_with("2 records read"));
+    assert_eq!(units(), before);
+    let daemon = start();
+    // The timer stands on the wheel some milliseconds after the start.
+    let waits = || cells(&done(&format!("timer {}", daemon.flag())))[0][1] == "1";
+    assert!((0..1_000).any(|_| waits()), "the timer is entered anew");
+}
+
+#[test]
+fn a_store_in_use_is_refused_by_name() {
+    let (_folder, store) = store();
+    let _daemon = Daemon::start(&store);
+    for command in ["check", "rebuild", "dump"] {
+        let (code, said) = failed(&format!("store {command} {}", store.display()));
+        assert!(code == Some(1) && said.contains("is open in another process"), "{command}: {code:?} {said}");
+    }
 }

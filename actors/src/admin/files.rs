@@ -83,27 +83,16 @@ fn tell(log: &LogReader, unit: &Unit, filter: Option<&MessageFilter>) -> Consume
 
 /// CLEAN_EXPIRED_CONSUMEQUEUE.
 pub async fn clean_queues(cast: &BrokerCast, _: &Call) -> Answer {
-    let (queues, log) = (cast.queues.clone(), cast.log.clone());
-    let cleaned = actix_rt::task::spawn_blocking(move || queues.expire(log.min_offset())).await;
-    outcome(cleaned.map_err(|_| Refusal::gone("the cleaner"))?)
+    cast.retention.follow().await?;
+    Ok(Command::response(ResponseCode::SUCCESS))
 }
 
 /// CLEAN_UNUSED_TOPIC: the queues of topics that do not exist any more.
 pub async fn clean_topics(cast: &BrokerCast, _: &Call) -> Answer {
-    let (queues, directory) = (cast.queues.clone(), cast.directory.clone());
-    let clean = move || {
-        let unused = queues.topics().into_iter().filter(|topic| directory.topic(topic).is_none());
-        unused.map(|topic| queues.remove(&topic)).collect::<Result<Vec<()>, _>>().map(|gone| gone.len())
-    };
-    let cleaned = actix_rt::task::spawn_blocking(clean).await;
-    outcome(cleaned.map_err(|_| Refusal::gone("the cleaner"))?)
-}
-
-fn outcome(cleaned: Result<usize, troupemq_store::StoreError>) -> Answer {
-    match cleaned {
-        Ok(_) => Ok(Command::response(ResponseCode::SUCCESS)),
-        Err(error) => Err(Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string())),
-    }
+    let mut unused = cast.queues.topics();
+    unused.retain(|topic| cast.directory.topic(topic).is_none());
+    cast.retention.remove_queues(unused).await?;
+    Ok(Command::response(ResponseCode::SUCCESS))
 }
 
 /// DELETE_EXPIRED_COMMITLOG: asks for the old segments to go now, whatever the hour.

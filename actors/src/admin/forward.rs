@@ -22,7 +22,7 @@ use troupemq_codec::{Command, ResponseCode, Text};
 use super::clients::{body, describe};
 use crate::cast::BrokerCast;
 use crate::net::{Answer, Call, CallError, Link, Refusal};
-use crate::query::record_at;
+use crate::query::record;
 
 /// How long a client may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,9 +43,11 @@ pub async fn consume_directly(cast: &BrokerCast, call: &Call) -> Answer {
     let client_id = header.client_id.clone().unwrap_or_default();
     let link = client(cast, &header.group, &client_id).await?;
     let id = header.message_id.clone().unwrap_or_default();
-    let record =
-        id.parse::<OffsetId>().ok().and_then(|id| record_at(&cast.log, u64::try_from(id.log_offset).ok()?));
-    let Some(record) = record else {
+    let found = match id.parse::<OffsetId>() {
+        Ok(id) => record(cast, id.log_offset).await?,
+        Err(_) => None,
+    };
+    let Some(record) = found else {
         let remark = format!("no message has the id {id}");
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     };

@@ -97,10 +97,17 @@ impl KvConfig {
             Some(path) => JsonFile::at(path).save(&to_pretty(&table)),
             None => Ok(()),
         };
-        in_background(context, save, |config: &mut KvConfig, saved, context| {
-            config.saving.ended().into_iter().for_each(|waiter| waiter.answer(saved.clone()));
+        let then = |config: &mut KvConfig, saved: Result<(), Refusal>, context: &mut Context<KvConfig>| {
+            config.saving.ended(&saved).into_iter().for_each(|waiter| waiter.answer(saved.clone()));
             config.save(context);
-        });
+        };
+        in_background(context, save, then, KvConfig::save_again);
+    }
+
+    /// Tries a save again that failed.
+    fn save_again(&mut self, context: &mut Context<KvConfig>) {
+        self.saving.again();
+        self.save(context);
     }
 }
 

@@ -37,9 +37,10 @@ use crate::dispatcher::{Dispatcher, ReleaseWriter};
 use crate::filters::book::FilterBook;
 use crate::filters::table::FilterTable;
 use crate::flush::{Flush, FlushThread, Nudge};
+use crate::lookups::Lookups;
 use crate::net::listener::{Listener, bind};
 use crate::node::delivery::{Addressed, Delivery};
-use crate::node::naming::{self, Naming};
+use crate::node::naming::{self, Known, Naming};
 use crate::node::people::{People, PeopleTables};
 use crate::node::{NodeError, Stage};
 use crate::poison::Poison;
@@ -49,7 +50,7 @@ use crate::retention::{Retention, Upkeep};
 use crate::router::Served;
 use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
-use crate::settings::{Configured, Settings};
+use crate::settings::{Configured, STORE_FILE, Settings};
 use crate::stats::rates::Sampler;
 use crate::timer::Timer;
 use crate::timer::admit::TimerGate;
@@ -58,8 +59,6 @@ use crate::watchdog::Watchdog;
 
 /// File of the settings that were changed at run time, beside the tables.
 const SETTINGS_FILE: &str = "brokerSettings.json";
-/// The same for those of the store.
-const STORE_SETTINGS_FILE: &str = "storeSettings.json";
 
 /// A broker that is ready to be listened for.
 pub(super) struct Built {
@@ -94,7 +93,7 @@ pub(super) fn build(
     let (filters, book) = read_filters(config, part)?;
     let bits = part.config.enable_calc_filter_bit_map.then(|| Box::new(book.clone()) as Box<dyn FilterBits>);
     let file = |name| part.store.dir.join("config").join(name);
-    let (store_configured, store) = Configured::open(part.store.clone(), Some(file(STORE_SETTINGS_FILE)))?;
+    let (store_configured, store) = Configured::open(part.store.clone(), Some(file(STORE_FILE)))?;
     let opened = troupemq_store::open_with(store, config.clock.0.clone(), bits)?;
     let (configured, settings) = Configured::open(part.config.clone(), Some(file(SETTINGS_FILE)))?;
     let configured = (configured, store_configured);
@@ -102,6 +101,7 @@ pub(super) fn build(
     let now_ms = config.clock.0.now_ms();
     let timers = TimerStore::open(&opened.config, &opened.queues, &opened.reader, now_ms)?;
     let view = timers.view();
+    opened.keeper.needed().tell_timers(view.clone());
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;
     let tables = PeopleTables::read(&below.store.load(), (filters, book))?;
     let progress = tables.transactions();
@@ -262,7 +262,8 @@ fn start(
 ) -> Result<Arc<BrokerCast>, NodeError> {
     let (clock, broker) = (config.clock.clone(), &part.config);
     let shared = Arc::new(ArcSwap::from_pointee(broker.clone()));
-    let known = (&shared, &directory, &below.queues);
+    let (queues, retention) = (&below.queues, &below.retention);
+    let known = Known { shared: &shared, directory: &directory, queues, retention };
     let Naming { topics, registrar } = naming::start(stage, config, part, advertised, known)?;
     watchdog.watch("Topics", topics.clone());
     if let Some(running) = &mut stage.broker {
@@ -316,6 +317,7 @@ fn start(
         index: below.index,
         cold: below.cold,
         cold_flow: Arc::default(),
+        lookups: Lookups::default(),
         commit_log: below.commit_log,
         dispatcher: below.dispatcher,
         flush: below.flush,

@@ -4,10 +4,11 @@
 //! - random tests print their seed when they fail.
 
 use bytes::BytesMut;
-use troupemq_codec::ResponseCode;
+use troupemq_codec::request::{QueryMessage, QueryMessageHeader};
+use troupemq_codec::{Command, ResponseCode, Text};
 
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, pull_request, send_request, small_broker, start_broker};
+use crate::testing::{Client, pull_request, request, send_request, small_broker, start_broker};
 
 /// A small generator of numbers, the same for the same seed.
 struct Random(u64);
@@ -68,6 +69,33 @@ fn random_bytes_never_bring_a_node_down() {
         while client.receive().is_some() {}
     }
     assert_healthy(&node, 100);
+}
+
+#[test]
+fn requests_beyond_those_that_a_connection_may_have_in_work_are_refused_with_the_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.net.calls_max = 1;
+    let node = Node::start(config).unwrap();
+    let mut client = Client::of(&node);
+    let query = request::<QueryMessage>(&QueryMessageHeader {
+        topic: Text::from("T"),
+        key: Text::from("k"),
+        messages_max: 1,
+        end_timestamp_ms: i64::MAX,
+        ..QueryMessageHeader::default()
+    });
+    let mut bytes = BytesMut::new();
+    for opaque in 0..100 {
+        Command { opaque, ..query.clone() }.encode(&mut bytes);
+    }
+    client.write(&bytes);
+    let answers: Vec<Command> = (0..100).map(|_| client.receive().expect("each is answered")).collect();
+    let busy: Vec<_> = answers.iter().filter(|answer| answer.code == ResponseCode::SYSTEM_BUSY.0).collect();
+    assert!(!busy.is_empty() && busy.len() < 100, "{}", busy.len());
+    assert!(busy.iter().all(|answer| answer.remark.as_deref().unwrap().ends_with("1 requests in work")));
+    let others = answers.iter().filter(|answer| answer.code == ResponseCode::QUERY_NOT_FOUND.0).count();
+    assert_eq!(others + busy.len(), 100);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::config::{BrokerConfig, BrokerPart, NodeConfig};
 use crate::directory::Directory;
 use crate::node::{NodeError, Stage};
 use crate::registrar::{Identity, Registrar, RegistrarParts, addresses};
+use crate::retention::Retention;
 use crate::topics::{TellChanges, TopicParts, Topics};
 
 /// The owner of the topics, and who tells the name servers of them.
@@ -24,13 +25,21 @@ pub(super) struct Naming {
     pub(super) registrar: Addr<Registrar>,
 }
 
+/// What the topics of a broker are made from.
+pub(super) struct Known<'a> {
+    pub(super) shared: &'a Arc<ArcSwap<BrokerConfig>>,
+    pub(super) directory: &'a Arc<Directory>,
+    pub(super) queues: &'a QueueTable,
+    pub(super) retention: &'a Retention,
+}
+
 /// Starts both.
 pub(super) fn start(
     stage: &mut Stage,
     config: &NodeConfig,
     part: &BrokerPart,
     advertised: SocketAddr,
-    (shared, directory, queues): (&Arc<ArcSwap<BrokerConfig>>, &Arc<Directory>, &QueueTable),
+    Known { shared, directory, queues, retention }: Known<'_>,
 ) -> Result<Naming, NodeError> {
     let broker = &part.config;
     let (file, saved) = TableFile::open(&part.store.dir)?;
@@ -39,6 +48,7 @@ pub(super) fn start(
     let parts = TopicParts {
         directory: directory.clone(),
         queues: queues.clone(),
+        retention: retention.clone(),
         clock: config.clock.clone(),
         file: Some(file),
         config: shared.clone(),

@@ -32,9 +32,11 @@ fn topics_at(
     let store = StoreConfig::in_dir(dir);
     let (file, saved) = TableFile::open(dir).unwrap();
     let directory = Arc::new(Directory::new());
+    let queues = QueueTable::load(&store).unwrap();
     let parts = TopicParts {
         directory: directory.clone(),
-        queues: QueueTable::load(&store).unwrap(),
+        queues: queues.clone(),
+        retention: Retention::of_queues(queues),
         clock: NodeClock(clock),
         file: Some(file),
         config: config.clone(),

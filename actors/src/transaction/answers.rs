@@ -19,7 +19,7 @@ use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::held::hold;
 use crate::net::{Answer, Call, Refusal};
-use crate::query::record_at;
+use crate::query::record;
 
 /// Answers END_TRANSACTION.
 pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
@@ -41,8 +41,7 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
         let why = format!("no half message begins at commitLogOffset {at} of the log from {min} to {end}");
         refused(format!("Find prepared transaction message failed: {why}"))
     };
-    let found = u64::try_from(header.log_offset).ok().and_then(|at| record_at(&cast.log, at));
-    let bytes = found.ok_or_else(no_half)?;
+    let bytes = record(cast, header.log_offset).await?.ok_or_else(no_half)?;
     let half = HalfView::parse(&bytes).filter(|half| half.record.topic() == HALF_TOPIC);
     let half = half.ok_or_else(no_half)?;
     check(cast, &header, &half)?;
@@ -92,7 +91,7 @@ pub async fn resume_check(cast: &BrokerCast, call: &Call) -> Answer {
     let id: OffsetId = text
         .parse()
         .map_err(|_| failed(format!("msgId \"{text}\" is no offset id of 32 or 56 hex digits")))?;
-    let found = u64::try_from(id.log_offset).ok().and_then(|at| record_at(&cast.log, at));
+    let found = record(cast, id.log_offset).await?;
     let bytes = found.ok_or_else(|| failed(format!("no message begins at log offset {}", id.log_offset)))?;
     let topic = troupemq_codec::message::RecordView::parse(&bytes)?.topic().to_owned();
     let half = HalfView::parse(&bytes).filter(|_| [HALF_TOPIC, GIVEN_UP_TOPIC].contains(&topic.as_str()));

@@ -24,7 +24,6 @@ use crate::config::BrokerConfig;
 use crate::detour::HALF_TOPIC;
 use crate::heartbeat::ProducersInTurn;
 use crate::net::{Link, Refusal, ToSession};
-use crate::query::record_at;
 use crate::send::{StoredOwn, set_if_room, store};
 use crate::topics::EnsureGroupTopic;
 
@@ -90,7 +89,7 @@ async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<
         let Some((last, _)) = open.places.last() else { return Ok(()) };
         from = last + 1;
         for (queue_offset, log_offset) in &open.places {
-            let bytes = record_at(&cast.log, *log_offset);
+            let bytes = cast.lookups.record(&cast.log, *log_offset).await?;
             let view = bytes.as_ref().and_then(|bytes| HalfView::parse(bytes));
             let Some(view) = view.filter(|half| half.is_at(*queue_offset)) else {
                 tracing::warn!(queue_offset, log_offset, "a half message cannot be read any more");
@@ -308,6 +307,7 @@ mod tests {
     use troupemq_codec::request::SendMessageReplyHeader;
 
     use super::*;
+    use crate::query::record_at;
     use crate::testing::{Client, start_broker};
 
     #[test]

@@ -216,7 +216,14 @@ impl QueueTable {
 
     /// Moves the minimum of every queue behind what the log has lost.
     pub fn correct_min(&self, log_min: u64) -> Result<(), StoreError> {
-        self.each(|queue| queue.correct_min(log_min))
+        let mut failed = Ok(());
+        for queue in self.snapshot() {
+            // One that cannot be looked at keeps no other from following the log.
+            if let Err(error) = queue.correct_min(log_min) {
+                failed = failed.and(Err(error));
+            }
+        }
+        failed
     }
 
     /// Moves the minimum of every queue and deletes the files nobody can read any more; tells how many.

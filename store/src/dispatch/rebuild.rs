@@ -16,6 +16,7 @@ use crate::commit_log::scan::Look;
 use crate::consume_queue::{ConsumeQueue, Put, Unit};
 use crate::error::StoreError;
 use crate::light;
+use crate::progress::Progress;
 use crate::reader::LogReader;
 
 /// What was read from the log to complete queues and index.
@@ -86,8 +87,11 @@ impl DispatchWriter {
         index.truncate(lost.first().map_or(log_end, |damage| damage.from))?;
         index.drop_unsound(reader, log_end)?;
         Ok(match index.known_to() {
-            // The record at this offset begins there, and it is indexed: reading it again is harmless.
-            Some(known_to) if index.is_behind() => known_to,
+            // Behind this record, which is indexed: offered again it would bring back a topic that was deleted since.
+            Some(known_to) if index.is_behind() => {
+                let end = reader.record_at(known_to, |record| known_to + record.total_size() as u64);
+                end.unwrap_or(known_to)
+            }
             None if index.is_behind() => log_min,
             _ => log_end,
         })
@@ -97,7 +101,13 @@ impl DispatchWriter {
     fn read(&mut self, reader: &LogReader, log: Range<u64>) -> Result<u64, Left> {
         let is_whole = log.start <= reader.min_offset();
         let mut records = 0;
+        let mut progress = Progress::over(log.clone());
+        let to = log.end;
         reader.walk_looking(Look::Crc, log, |record| {
+            let log_offset = record.log_offset().cast_unsigned();
+            if let Some(percent) = progress.at(log_offset) {
+                tracing::info!(percent, log_offset, to, "queues and index are completed from the log");
+            }
             records += 1;
             self.take(record, is_whole)
         })?;

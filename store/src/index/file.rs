@@ -267,19 +267,21 @@ impl IndexFile {
     }
 
     /// Hands the log offsets under `hash` to `take`, newest first, until it answers `false`. Only those that
-    /// may be stored from `begin_ms` to `end_ms`: entries know their time to the second. Answers `false` if
-    /// `take` did.
+    /// may be stored from `begin_ms` to `end_ms`: entries know their time to the second. Goes through `left` entries
+    /// at most. Answers `false` if `take` did, or there would be more.
     pub(crate) fn find(
         &self,
         hash: u32,
-        begin_ms: i64,
-        end_ms: i64,
+        (begin_ms, end_ms): (i64, i64),
+        left: &mut u32,
         mut take: impl FnMut(u64) -> bool,
     ) -> bool {
         let file_begin_ms = self.begin_ms.load(Ordering::Relaxed);
         let mut number = u32::from_be(self.slot(hash).load(Ordering::Acquire));
         let mut below = self.next_entry.load(Ordering::Acquire);
         while number > 0 && number < below {
+            let Some(fewer) = left.checked_sub(1) else { return false };
+            *left = fewer;
             let entry = self.entry(number);
             let Some(seconds) = i64::from(entry.seconds.cast_signed()).checked_mul(1000) else { break };
             let (first_ms, last_ms) = (file_begin_ms + seconds, file_begin_ms + seconds + 999);
@@ -434,7 +436,7 @@ mod tests {
 
     fn found(file: &IndexFile, hash: u32, begin_ms: i64, end_ms: i64) -> Vec<u64> {
         let mut found = Vec::new();
-        file.find(hash, begin_ms, end_ms, |log_offset| {
+        file.find(hash, (begin_ms, end_ms), &mut 1000, |log_offset| {
             found.push(log_offset);
             true
         });

@@ -262,7 +262,7 @@ fn is_sizeless(path: &Path) -> Result<bool, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{KeyQuery, topic_seed};
+    use super::super::{Found, KeyQuery, QUERY_LOOKS_MAX, topic_seed};
     use super::*;
 
     fn config(dir: &Path) -> StoreConfig {
@@ -361,7 +361,28 @@ mod tests {
         put(&mut index, 0..150);
         let query = KeyQuery { topic: "T", key: "a", max: 4, begin_ms: time_of(20), end_ms: time_of(80) };
         let found = index.reader().query_where(&query, |log_offset| log_offset % 2_000 == 0);
-        assert_eq!(found, [2_000, 4_000, 6_000, 8_000]);
+        assert_eq!(found, Found { log_offsets: vec![2_000, 4_000, 6_000, 8_000], is_cut: false });
+    }
+
+    /// Who chooses keys with the same hash makes a query for another one look at all of them.
+    #[test]
+    fn a_query_looks_at_a_bounded_number_of_foreign_records_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = StoreConfig { index_slots_max: 50_000, index_entries_max: 50_000, ..config(dir.path()) };
+        let mut index = IndexWriter::open(&config, Durable::Everything).unwrap();
+        put(&mut index, 0..u64::from(QUERY_LOOKS_MAX) + 10);
+        let looked = std::cell::Cell::new(0);
+        let look = |right: u32| {
+            looked.set(0);
+            let query = KeyQuery { topic: "T", key: "a", max: 4, begin_ms: 0, end_ms: i64::MAX };
+            index.reader().query_where(&query, |log_offset| {
+                looked.set(looked.get() + 1);
+                log_offset == u64::from(right) * 100
+            })
+        };
+        let found = |log_offsets| Found { log_offsets, is_cut: true };
+        assert_eq!((look(10), looked.get()), (found(vec![1_000]), QUERY_LOOKS_MAX));
+        assert_eq!((look(9), looked.get()), (found(vec![]), QUERY_LOOKS_MAX));
     }
 
     #[test]

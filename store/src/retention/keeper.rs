@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{DiskUse, Moment, Plan, SpaceGuard, ages, disk_use, plan};
+use super::{DiskUse, Moment, Needed, Plan, Reason, SpaceGuard, ages, disk_use, is_full, plan};
 use crate::clock::Clock;
 use crate::config::StoreConfig;
 use crate::consume_queue::QueueTable;
@@ -30,6 +30,8 @@ pub struct Keeper {
     pub(crate) reaper: Reaper,
     pub(crate) space: SpaceGuard,
     pub(crate) zone: LocalTime,
+    /// What must stay, however old it is.
+    pub(crate) needed: Needed,
     /// Log offset up to which queues and index have lost their files.
     pub(crate) expired_to: Arc<AtomicU64>,
 }
@@ -41,11 +43,14 @@ pub struct Cleaned {
     pub disk: DiskUse,
     /// What was deleted of the log, if anything.
     pub plan: Option<Plan>,
-    /// Files of queues and index that went, since nothing they speak of is on the disk any more.
-    pub derived_files: usize,
 }
 
 impl Keeper {
+    /// By which those who deliver later say how far they are.
+    pub fn needed(&self) -> &Needed {
+        &self.needed
+    }
+
     /// Looks at the disk, deletes what may go, and lets writers know whether there is room.
     pub fn clean(
         &self,
@@ -53,16 +58,31 @@ impl Keeper {
         clock: &Arc<dyn Clock>,
         is_asked: bool,
     ) -> Result<Cleaned, StoreError> {
-        let disk = disk_use(&self.dir)?;
+        let mut disk = disk_use(&self.dir)?;
+        if self.reaper.tell_disk(is_full(config, disk)) > 0 {
+            disk = disk_use(&self.dir)?;
+        }
         // Refused writes are a state, not a failure of this run.
         let _judged = self.space.judge(config, disk);
         let now_ms = clock.now_ms();
-        let moment = Moment { now_ms, hour: self.zone.hour(now_ms), disk, is_asked };
-        let plan = plan(config, &ages(&self.reader), &moment);
+        let hour = self.zone.hour(now_ms);
+        let moment = Moment { now_ms, hour, disk, is_asked, needed_from: u64::MAX };
+        let plan = self.plan(config, moment);
         if let Some(plan) = &plan {
             self.carry_out(plan)?;
         }
-        Ok(Cleaned { disk, plan, derived_files: self.follow()? })
+        Ok(Cleaned { disk, plan })
+    }
+
+    /// What goes: of what expired only that in which nothing waits any more.
+    fn plan(&self, config: &StoreConfig, moment: Moment) -> Option<Plan> {
+        let ages = ages(&self.reader);
+        let expired = plan(config, &ages, &moment).filter(|plan| plan.reason != Reason::DiskFull);
+        let Some(expired) = expired else { return plan(config, &ages, &moment) };
+        let Some(waiting) = self.needed.oldest(&self.queues, expired.log_min, moment.now_ms) else {
+            return Some(expired);
+        };
+        plan(config, &ages, &Moment { needed_from: waiting.log_offset, ..moment })
     }
 
     fn carry_out(&self, plan: &Plan) -> Result<(), StoreError> {
@@ -77,8 +97,13 @@ impl Keeper {
         self.queues.correct_min(log_min)
     }
 
-    /// Deletes the files of queues and index that speak of nothing on the disk any more; tells how many.
-    fn follow(&self) -> Result<usize, StoreError> {
+    /// Whether queues and index may have files that speak of nothing on the disk any more.
+    pub fn is_behind(&self) -> bool {
+        self.expired_to.load(Ordering::Relaxed) < self.reaper.gone_to()
+    }
+
+    /// Deletes these files; tells how many.
+    pub fn follow(&self) -> Result<usize, StoreError> {
         let gone_to = self.reaper.gone_to();
         if self.expired_to.load(Ordering::Relaxed) >= gone_to {
             return Ok(0);
@@ -139,8 +164,6 @@ mod tests {
         entries.map(|entry| if entry.path().is_dir() { files_below(&entry.path()) } else { 1 }).sum()
     }
 
-    /// The kill that comes when expired segments are out of the log and still on the disk: the next start takes them
-    /// for part of the log, so it must find their units.
     #[test]
     fn a_queue_that_cannot_be_looked_at_leaves_no_hole_in_the_log() {
         let dir = tempfile::tempdir().unwrap();
@@ -158,10 +181,12 @@ mod tests {
             std::thread::yield_now();
         }
         std::fs::rename(dir.path().join("away"), &queue).unwrap();
-        opened.keeper.clean(&config, &later(), false).unwrap();
+        opened.keeper.follow().unwrap();
         assert!(opened.queues.get(Sample::TOPIC, 0).unwrap().min_offset() > 0);
     }
 
+    /// The kill that comes when expired segments are out of the log and still on the disk: the next start takes them
+    /// for part of the log, so it must find their units.
     #[test]
     fn units_stay_until_the_segments_they_speak_of_are_off_the_disk() {
         let dir = tempfile::tempdir().unwrap();
@@ -199,7 +224,7 @@ mod tests {
             cleaned.plan.map(|plan| (plan.segments, plan.reason)),
             Some((segments - 1, Reason::Asked))
         );
-        assert!(cleaned.derived_files + follow(&opened) > 0);
+        assert!(follow(&opened) > 0);
         let queue = opened.queues.get(Sample::TOPIC, 0).unwrap();
         let first = queue.unit(queue.min_offset()).unwrap();
         assert!(first.log_offset >= opened.reader.min_offset());

@@ -77,7 +77,8 @@ fn killed() -> &'static Path {
     made.path()
 }
 
-pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+/// Copies a file, or a folder with all that is in it: what a kill would leave of a store that is open.
+pub fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     if from.is_file() {
         return std::fs::copy(from, to).map(drop);
     }

@@ -130,6 +130,25 @@ impl TimerLog {
         start
     }
 
+    /// Position of the first file.
+    pub(crate) fn start(&self) -> u64 {
+        self.segments.start().unwrap_or(0)
+    }
+
+    /// The first unit of each file that has one.
+    pub(crate) fn first_of_each(&self) -> impl Iterator<Item = TimerUnit> {
+        let list = self.segments.snapshot();
+        let starts: Vec<u64> = list.iter().map(|segment| segment.start()).collect();
+        let segments = Arc::clone(&self.segments);
+        starts.into_iter().filter_map(move |start| unit_at(&segments, start.cast_signed()))
+    }
+
+    /// Removes all files.
+    pub(crate) fn remove(self) -> Result<(), StoreError> {
+        // From the end on, as everywhere: a kill in between leaves a row.
+        self.segments.snapshot().iter().rev().try_for_each(|segment| remove(segment.path()))
+    }
+
     /// The oldest unit that is kept.
     pub(crate) fn first(&self) -> Option<TimerUnit> {
         unit_at(&self.segments, self.segments.start()?.cast_signed())
@@ -148,6 +167,17 @@ impl TimerLog {
         self.segments.push(Arc::clone(writer.segment()));
         self.writer = Some(writer);
         Ok(())
+    }
+}
+
+/// Hands every unit to `visit`, with its position.
+pub(crate) fn each(segments: &Segments, mut visit: impl FnMut(u64, &TimerUnit)) {
+    let mut walk = |position: u64, unit: &TimerUnit| {
+        visit(position, unit);
+        true
+    };
+    for segment in segments.snapshot().iter() {
+        find_end(segment.mapping().bytes(), segment.start(), &mut walk);
     }
 }
 

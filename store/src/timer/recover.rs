@@ -3,10 +3,13 @@
 //! Invariants:
 //! - a unit whose message the log has not, or of which a kill has left a part, and everything behind it, is cut: the
 //!   topic enters it again;
+//! - a log of which a file is missing, short or foreign is dropped with its wheel: units that went round again
+//!   stand anywhere in it, so all timers are entered again from the topic;
 //! - every slot that a unit near the end of the log belongs to is linked anew;
 //! - nothing that is due is lost, however long the stop was.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -14,7 +17,7 @@ use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit};
 
 use super::log::TimerLog;
 use super::wheel::Wheel;
-use super::{TIMER_TOPIC, TimerFlusher, TimerPaths, TimerStore, checkpoint};
+use super::{TIMER_TOPIC, TimerFlusher, TimerPaths, TimerStore, Told, checkpoint};
 use crate::config::StoreConfig;
 use crate::consume_queue::QueueTable;
 use crate::error::StoreError;
@@ -35,30 +38,41 @@ impl TimerStore {
         reader: &LogReader,
         now_ms: i64,
     ) -> Result<TimerStore, StoreError> {
-        let paths = TimerPaths {
-            log: config.dir.join("timerlog"),
-            wheel: config.dir.join("timerwheel"),
-            checkpoint: config.dir.join("config").join("timercheck"),
-        };
+        let paths = TimerPaths::below(&config.dir);
         let (known, of_wheel_ms) = checkpoint::read(&paths.checkpoint)?;
         let precision_ms = i64::from(config.timer_precision_ms);
         let is_same = of_wheel_ms.is_none_or(|of_wheel_ms| of_wheel_ms == precision_ms);
         let looked_from = known.flushed_to.max(0).cast_unsigned().saturating_sub(LOOK_BACK_BYTES);
         let flushed_to = known.flushed_to.max(0).cast_unsigned();
-        let log =
-            TimerLog::open(paths.log.clone(), config.timer_log_file_bytes, looked_from, |position, unit| {
-                is_whole(reader, unit, position < flushed_to)
-            })?;
-        let (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, is_same)?;
+        let open_log = || {
+            let keep = |position, unit: &TimerUnit| is_whole(reader, unit, position < flushed_to);
+            TimerLog::open(paths.log.clone(), config.timer_log_file_bytes, looked_from, keep)
+        };
+        let mut log = open_log()?;
+        let (mut wheel, mut is_new) = Wheel::open(&paths.wheel, precision_ms, is_same)?;
         let read_to_ms = match known.last_read_ms {
             // Nothing can have been due before the first timer was entered.
             0 => log.first().map_or(now_ms, |first| first.written_ms.min(now_ms)),
             last_read_ms => last_read_ms,
         };
         let read_to_ms = read_to_ms - read_to_ms.rem_euclid(precision_ms);
+        let front = match is_new {
+            true => damage_of_chains(&log, read_to_ms),
+            false => damage_of_slots(&log, &wheel, &paths.wheel, read_to_ms)?,
+        };
+        let damage = front.or_else(|| damage_of_files(&log, reader, flushed_to));
+        if let Some(why) = damage {
+            tracing::warn!(dir = %paths.log.display(), why, "the timer log is made anew from its topic");
+            log.remove()?;
+            log = open_log()?;
+            (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, false)?;
+        }
         let kept_ms = i64::from(config.reserved_hours) * HOUR_MS / 3 * 2;
         let window_ms = (i64::from(config.timer_roll_window_slots) * precision_ms).min(kept_ms);
-        let queue_offset = queue_offset(queues, reader, &log, &known);
+        let queue_offset = match damage {
+            Some(_) => queues.get(TIMER_TOPIC, 0).map_or(0, |queue| queue.min_offset()),
+            None => queue_offset(queues, reader, &log, &known),
+        };
         let mut store = TimerStore {
             flusher: TimerFlusher {
                 segments: Arc::clone(log.segments()),
@@ -76,6 +90,7 @@ impl TimerStore {
             behind: BTreeSet::new(),
             behind_to_ms: i64::MIN,
             reached: TimerCheckpoint { last_read_ms: read_to_ms, ..known },
+            told: Arc::new(Told::new(read_to_ms, queue_offset)),
             entered_before: known.queue_offset,
             delivered_before_ms: read_to_ms,
         };
@@ -138,6 +153,36 @@ impl TimerStore {
         })?;
         Ok(pending)
     }
+}
+
+/// Whether slots that are not delivered begin in front of the log.
+fn damage_of_slots(
+    log: &TimerLog,
+    wheel: &Wheel,
+    path: &Path,
+    read_to_ms: i64,
+) -> Result<Option<&'static str>, StoreError> {
+    let (start, mut is_missing) = (log.start().cast_signed(), false);
+    wheel.each(path, read_to_ms, |_, slot| is_missing |= (0..start).contains(&slot.first))?;
+    Ok(is_missing.then_some("its first files are missing"))
+}
+
+/// The same without a wheel: whether units that are not delivered follow others in front of the log.
+fn damage_of_chains(log: &TimerLog, read_to_ms: i64) -> Option<&'static str> {
+    let (start, mut is_missing) = (log.start(), false);
+    log.each_from(log.start_of(read_to_ms - WINDOW_MAX_MS), |_, unit| {
+        is_missing |= unit.due_ms() >= read_to_ms && (0..start.cast_signed()).contains(&unit.previous);
+    });
+    is_missing.then_some("its first files are missing")
+}
+
+/// Whether the log ends in front of what was flushed, or a file begins with a unit that its message knows nothing of.
+fn damage_of_files(log: &TimerLog, reader: &LogReader, flushed_to: u64) -> Option<&'static str> {
+    if log.end() < flushed_to {
+        return Some("its last files are missing");
+    }
+    let is_foreign = log.first_of_each().any(|unit| !is_whole(reader, &unit, false));
+    is_foreign.then_some("a file is of another store")
 }
 
 /// Whether a unit and its message are there. A unit that was not flushed may have lost its end, which is zero then: its

@@ -250,6 +250,65 @@ fn a_wheel_or_log_that_is_gone_is_made_again() {
 }
 
 /// Found by a kill in the midst of a write: what was left of the unit came into a slot and hid the timers there.
+/// One that has gone round stands far behind the messages of its time: whatever file is damaged, all are entered again.
+#[test]
+fn a_file_of_the_timer_log_that_is_gone_short_or_of_another_store_costs_no_timer() {
+    for has_wheel in [true, false] {
+        for (damaged, how) in
+            [(0, "gone"), (1, "gone"), (2, "gone"), (0, "short"), (2, "short"), (1, "foreign")]
+        {
+            let mut bench = Bench::new();
+            let config = StoreConfig { timer_roll_window_slots: 60, ..config(bench.dir.path()) };
+            bench.timers =
+                TimerStore::open(&config, &bench.store.queues, &bench.store.reader, NOW_MS).unwrap();
+            let mut wanted: BTreeMap<u64, i64> = BTreeMap::new();
+            let mut timers = Vec::new();
+            for number in 0..190 {
+                let due_ms = NOW_MS + 2_000 + number % 50 * 1_000;
+                let timer = bench.message(due_ms, false);
+                bench.timers.put(&timer, NOW_MS).unwrap();
+                bench.timers.entered(timer.queue_offset + 1);
+                wanted.insert(timer.log_offset, due_ms);
+                timers.push(timer);
+            }
+            // The first goes round again, and stands in the last file too.
+            let rolled = NewTimer { due_ms: NOW_MS + 70_000, ..timers[0] };
+            bench.timers.put(&rolled, NOW_MS + 30_000).unwrap();
+            bench.flush();
+            let mut files = crate::segments::list_files(&bench.dir.path().join("timerlog")).unwrap();
+            assert_eq!(files.len(), 3, "{}", bench.timers.checkpoint().flushed_to);
+            let path = files.swap_remove(damaged).path;
+            match how {
+                "gone" => std::fs::remove_file(&path).unwrap(),
+                "short" => {
+                    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(2048).unwrap()
+                }
+                _ => {
+                    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+                    let mut first = [0; UNIT_BYTES];
+                    file.read_exact_at(&mut first, 0).unwrap();
+                    let unit = TimerUnit::decode(&first).unwrap();
+                    let foreign = TimerUnit { log_offset: unit.log_offset + 1, ..unit };
+                    file.write_all_at(&foreign.encode(), 0).unwrap();
+                }
+            }
+            if !has_wheel {
+                std::fs::remove_file(bench.dir.path().join("timerwheel")).unwrap();
+            }
+            let mut bench = bench.reopen(NOW_MS + 1_000);
+            // As the owner does: what is not entered is, from the topic.
+            for timer in &timers[usize::try_from(bench.timers.next_queue_offset()).unwrap()..] {
+                bench.timers.put(timer, NOW_MS + 1_000).unwrap();
+            }
+            let taken = bench.take(NOW_MS + 80_000);
+            let found: BTreeSet<u64> = taken.iter().map(|(_, log_offset)| *log_offset).collect();
+            assert_eq!(found, wanted.keys().copied().collect(), "file {damaged} {how}, wheel: {has_wheel}");
+            let early = taken.iter().find(|(slot_ms, log_offset)| *slot_ms < wanted[log_offset]);
+            assert_eq!(early, None, "file {damaged} {how}, wheel: {has_wheel}");
+        }
+    }
+}
+
 #[test]
 fn part_of_a_unit_at_the_end_is_cut_and_hides_no_other_timer() {
     // From here on all of the unit is there but the hash of its topic.
