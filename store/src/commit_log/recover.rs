@@ -101,11 +101,10 @@ pub fn heads(segments: &[SegmentWriter]) -> Vec<SegmentHead> {
 /// `at` if a record or a segment begins there for sure, else the start of its segment: a checkpoint may be of
 /// another time than the log.
 pub fn sure_start(segments: &[SegmentWriter], at: u64) -> u64 {
-    let holds = |writer: &&SegmentWriter| (writer.segment().start()..=writer.segment().end()).contains(&at);
-    let Some(writer) = segments.iter().find(holds) else { return at };
+    let Some(writer) = segments.iter().rfind(|writer| writer.segment().start() <= at) else { return at };
     let start = writer.segment().start();
-    let skip = usize::try_from(at - start).expect("a segment is shorter than 2 GiB");
-    let (front, rest) = writer.whole().split_at(skip);
+    let skip = usize::try_from(at - start).unwrap_or(usize::MAX);
+    let Some((front, rest)) = writer.whole().split_at_checked(skip) else { return start };
     let begins = at == start || !rest.is_empty() && !matches!(step(rest, at, Look::Lengths), Step::End(_));
     if begins || ends_with_record(front, at) {
         return at;

@@ -71,6 +71,8 @@ pub(crate) struct Model {
     pub(crate) reached: BTreeMap<QueueKey, (i64, i64)>,
     /// Offsets of consumers as the last table on the disk had them.
     pub(crate) progress: BTreeMap<(String, i32), i64>,
+    /// Up to where the log was on the disk at the last loss of power.
+    pub(crate) durable_to: u64,
     /// A loss of power took messages in front of others that stayed: queues keep holes for them.
     pub(crate) has_holes: bool,
 }

@@ -57,7 +57,8 @@ fn durable(store: &Path, model: &Model, is_sync: bool) -> Result<(u64, u64), Fau
     let waited = places.filter(|place| is_sync && place.waited).map(|place| place.log_offset).max();
     let view = StoreView::open(store).map_err(Fault::of("cannot look at the store"))?;
     let checkpoint = view.checkpoint().map_err(Fault::of("cannot read the checkpoint"))?;
-    let mut durable_to = checkpoint.reached.map_or(0, |reached| reached.flushed_to);
+    // A checkpoint that is lost takes nothing of the log with it.
+    let mut durable_to = checkpoint.reached.map_or(0, |reached| reached.flushed_to).max(model.durable_to);
     let walked = view.records(
         0,
         |record| {

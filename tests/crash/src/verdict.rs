@@ -52,6 +52,7 @@ impl Judge<'_> {
                 let durable_to = lost.durable_to;
                 return Err(Fault(format!("the log ends at {log_end}, {durable_to} was on the disk")));
             }
+            model.durable_to = lost.durable_to;
             model.keep(log_min..log_end);
             // What is lost in front of others that are kept was not on the disk either.
             for damage in opened.damages.iter().filter(|damage| damage.from >= lost.durable_to) {
