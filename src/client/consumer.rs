@@ -3,7 +3,9 @@
 //! Invariants:
 //! - a message counts as done when it is acknowledged or sent back, and the group's progress never passes one that
 //!   is neither: after a crash it comes again;
-//! - no more than [`UNSETTLED_MAX`] messages of a queue are out at a time; a slow reader stops the pulls;
+//! - a message that could not be sent back comes again to the same member;
+//! - no more than [`UNSETTLED_MAX`] messages of a queue are out at a time, and none is [`SPAN_MAX`] ahead of one that
+//!   is out; a slow reader stops the pulls;
 //! - with the stream everything ends: progress is committed, the brokers are told, the queues go to the others.
 //!
 //! Contents: `member` takes up queues and commits, `share` says which, `lane` pulls one queue, `listener` calls a
@@ -41,10 +43,12 @@ use super::pull::ExpressionType;
 use super::trace::collector::Tracer;
 use super::{Client, epoch_ms};
 use lane::{Lane, Note};
-use member::{Event, Member};
+use member::Member;
 
 /// Messages of one queue that may be out unsettled.
 pub const UNSETTLED_MAX: usize = 1024;
+/// Offsets between the first message of a queue that is out and the last that was handed out, at which pulls stop.
+pub const SPAN_MAX: i64 = 2000;
 /// Bytes of messages of one queue that may be out unsettled.
 const UNSETTLED_MAX_BYTES: usize = 64 << 20;
 /// Functions of a listener that run at a time.
@@ -120,6 +124,8 @@ pub struct Delivery {
     settle: Option<Settle>,
     /// Times a listener got it again.
     tries: i32,
+    /// Whether it is with the application: its queue counts it as at work until it is let go.
+    is_begun: bool,
     /// If it is traced: the id of this delivery, and when it began (epoch ms).
     begun: Option<Box<(String, i64)>>,
 }
@@ -365,6 +371,10 @@ impl Stream for Deliveries {
 }
 
 impl Delivery {
+    fn new(message: Received, settle: Settle) -> Delivery {
+        Delivery { message, settle: Some(settle), tries: 0, is_begun: false, begun: None }
+    }
+
     /// The message.
     pub fn message(&self) -> &Received {
         &self.message
@@ -383,32 +393,39 @@ impl Delivery {
     /// delay levels; 0 lets it grow with each time, a negative one puts the message among the dead letters.
     ///
     /// # Errors
-    /// What the broker says; the message is then still not settled and comes again when the queue is next assigned.
+    /// What the broker says; the message is then still not settled and comes again to this consumer after some seconds.
     pub async fn retry_later(mut self, level: i32) -> Result<(), ClientError> {
+        let told = self.try_retry_later(level).await;
+        if let Some(Settle::Lane(lane)) = self.let_go() {
+            lane.keep(self.message.clone());
+        }
+        told
+    }
+
+    /// Sends it back; if the broker cannot take it, it stays as it is.
+    async fn try_retry_later(&mut self, level: i32) -> Result<(), ClientError> {
         self.trace_settled(false);
         self.settle_by(Some(level), DirectResult::Later).await
     }
 
     /// Settles it, after it was sent back if there is a level. It counts as settled only at the end: a future that is
-    /// dropped half way leaves a message that is sent back like any other that is dropped.
+    /// dropped half way leaves a message that is sent back like any other that is dropped, and one that could not be
+    /// sent back is not settled.
     async fn settle_by(&mut self, level: Option<i32>, result: DirectResult) -> Result<(), ClientError> {
         let Some(Settle::Lane(lane)) = &self.settle else {
-            if let Some(Settle::Tool(tool)) = self.settle.take() {
+            if let Some(Settle::Tool(tool)) = self.let_go() {
                 // A tool that has gone meanwhile wants nothing any more.
                 let _ = tool.send(result);
             }
             return Ok(());
         };
         let lane = lane.clone();
-        let settled = async {
-            if let Some(level) = level {
-                lane.send_back(&self.message, level).await?;
-            }
-            let (queue_offset, bytes) = (self.message.queue_offset(), self.message.body().len());
-            lane.note(Note::Done { queue_offset, bytes }).await
-        };
-        let settled = settled.await;
-        self.settle = None;
+        if let Some(level) = level {
+            lane.send_back(&self.message, level).await?;
+        }
+        let (queue_offset, bytes) = (self.message.queue_offset(), self.message.body().len());
+        let settled = lane.note(Note::Done { queue_offset, bytes }).await;
+        self.let_go();
         settled
     }
 
@@ -431,10 +448,11 @@ impl Delivery {
 
     /// It is with the application from now on.
     fn begin(mut self) -> Delivery {
-        if let Some(Settle::Lane(lane)) = &self.settle
-            && let Some(request_id) = lane.trace_begun(&self.message)
-        {
-            self.begun = Some(Box::new((request_id, epoch_ms())));
+        if let Some(Settle::Lane(lane)) = &self.settle {
+            lane.begin_one();
+            self.is_begun = true;
+            let request_id = lane.trace_begun(&self.message);
+            self.begun = request_id.map(|request_id| Box::new((request_id, epoch_ms())));
         }
         self
     }
@@ -447,15 +465,34 @@ impl Delivery {
 
     /// Leaves it as it is: it comes again when its queue is next assigned.
     fn forget(mut self) {
-        self.settle = None;
+        self.let_go();
+    }
+
+    /// It is not with the application any more; gives who wanted to know how it is settled.
+    fn let_go(&mut self) -> Option<Settle> {
+        let settle = self.settle.take();
+        if let Some(Settle::Lane(lane)) = &settle
+            && self.is_begun
+        {
+            lane.end_one();
+        }
+        settle
+    }
+
+    /// The lane it came by.
+    fn lane(&self) -> Option<Arc<Lane>> {
+        match &self.settle {
+            Some(Settle::Lane(lane)) => Some(lane.clone()),
+            Some(Settle::Tool(_)) | None => None,
+        }
     }
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
         self.trace_settled(false);
-        if let Some(Settle::Lane(lane)) = self.settle.take() {
-            lane.clone().dropped(Event::Dropped { lane, message: Box::new(self.message.clone()) });
+        if let Some(Settle::Lane(lane)) = self.let_go() {
+            lane.dropped(self.message.clone());
         }
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use troupemq::client::consumer::UNSETTLED_MAX;
+use troupemq::client::consumer::{SPAN_MAX, UNSETTLED_MAX};
 use troupemq::{
-    Broker, Client, ClientError, Deliveries, Message, Outcome, Producer, PullRequest, ResponseCode,
+    Broker, Client, ClientError, Deliveries, Message, Outcome, Producer, PullRequest, Received, ResponseCode,
 };
 use troupemq_codec::request::{
     ConsumerSendMsgBack, GetConsumerListByGroup, QueryAssignment, RequestMode, RequestModeBody,
@@ -208,6 +208,60 @@ async fn an_acknowledgement_that_is_dropped_half_way_lets_the_message_come_again
     behind.broker.shutdown().await.unwrap();
 }
 
+/// A broker with one message, behind a proxy that cuts the first connections on which messages are sent back.
+async fn cuts_what_is_sent_back(times: usize) -> (Behind, Client) {
+    let seen = Count::default();
+    let cuts = move |command: &Command| command.code == ConsumerSendMsgBack::CODE && seen.one_more() < times;
+    let behind = Behind::start(move |command| if cuts(command) { Verdict::Cut } else { Verdict::Pass }).await;
+    let client = behind.client().await;
+    client.create_topic("t", 1).await.expect("the broker serves");
+    let producer = client.producer("p").start().await.expect("the broker serves");
+    for body in ["first", "second"] {
+        producer.send(Message::new("t", body)).await.expect("the broker serves");
+    }
+    (behind, client)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_could_not_be_sent_back_comes_again_and_holds_up_the_progress() {
+    let (behind, client) = cuts_what_is_sent_back(2).await;
+    let mut all = client.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
+    let first = timeout(LIMIT, all.next()).await.expect("in time").unwrap().unwrap();
+    first.retry_later(1).await.expect_err("the connection was cut");
+    assert_eq!(next_body(&mut all).await, "second");
+    let again = timeout(LIMIT, all.next()).await.expect("it comes again").unwrap().unwrap();
+    assert_eq!((again.message().body().as_ref(), again.message().reconsume_times()), (&b"first"[..], 0));
+    let queue = again.message().queue().clone();
+    drop(again);
+    let again = timeout(LIMIT, all.next()).await.expect("also if it was dropped").unwrap().unwrap();
+    assert_eq!((again.message().body().as_ref(), again.message().reconsume_times()), (&b"first"[..], 0));
+    let committed = client.committed("g", &queue).await.unwrap().unwrap_or(0);
+    assert_eq!(committed, 0, "the first message is not settled");
+    again.ack().await.unwrap();
+    all.shutdown().await;
+    assert_eq!(client.committed("g", &queue).await.unwrap(), Some(2));
+    behind.broker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_order_a_message_that_could_not_be_sent_back_comes_before_those_behind_it() {
+    let (behind, client) = cuts_what_is_sent_back(1).await;
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let consumer = client.consumer("g").subscribe("t", "*").from_first().in_order();
+    let listening = consumer.listen(move |message: Received| {
+        let body = message.body().clone();
+        let outcome = if body == "first" { Outcome::GiveUp } else { Outcome::Done };
+        let told = tell.send(body);
+        async move { told.map_or(Outcome::Again, |()| outcome) }
+    });
+    let listener = listening.await.unwrap();
+    for expected in ["first", "first", "second"] {
+        assert_eq!(timeout(LIMIT, seen.recv()).await.expect("in time").unwrap(), expected);
+    }
+    listener.shutdown().await;
+    behind.broker.shutdown().await.unwrap();
+}
+
 /// The names and secrets of a broker that knows one user.
 fn knows(user: &'static str, secret: &'static str) -> impl Fn(&Command) -> Verdict + Send + Sync {
     move |command| {
@@ -393,6 +447,33 @@ async fn no_more_messages_are_out_than_their_bound() {
         delivery.ack().await.unwrap();
     }
     while count < 2000 {
+        next_body(&mut many).await;
+        count += 1;
+    }
+    broker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_kept_stops_the_pulls_a_bounded_span_behind_it() {
+    let broker = Broker::builder().temporary().start().await.unwrap();
+    let client = broker.client();
+    client.create_topic("many", 1).await.unwrap();
+    let producer = broker.producer("p").start().await.unwrap();
+    let batch: Vec<_> = (0..500).map(|n| Message::new("many", format!("{n}"))).collect();
+    for _ in 0..6 {
+        producer.send_batch(&batch).await.unwrap();
+    }
+    let mut many = broker.consumer("g").subscribe("many", "*").from_first().stream().await.unwrap();
+    let kept = timeout(LIMIT, many.next()).await.expect("in time").unwrap().unwrap();
+    let mut count = 1;
+    while let Ok(next) = timeout(Duration::from_secs(1), many.next()).await {
+        next.unwrap().unwrap().ack().await.unwrap();
+        count += 1;
+    }
+    // The last pull before the bound goes over it.
+    assert!(count <= SPAN_MAX + 64, "{count} came beside one that was kept");
+    kept.ack().await.unwrap();
+    while count < 3000 {
         next_body(&mut many).await;
         count += 1;
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use troupemq::embedded::cast::TellRates;
 use troupemq::{Broker, Compression, Decision, Message, Outcome, PullRequest, Received};
@@ -114,6 +114,58 @@ async fn of_two_members_in_order_each_queue_has_one_reader() {
         readers.insert(reader);
     }
     for listener in listeners {
+        listener.shutdown().await;
+    }
+    far.shutdown().await;
+    open.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn in_order_a_queue_is_not_given_away_while_its_function_runs() {
+    let any = ([127, 0, 0, 1], 0);
+    let open = Broker::builder().temporary().listen(any).listen_as_name_server(any).start().await.unwrap();
+    let name_server = open.name_server_address().unwrap().to_string();
+    let far = troupemq::Client::builder().name_servers(&name_server).connect().await.unwrap();
+    open.client().create_topic("held", 2).await.unwrap();
+    let producer = open.producer("p").start().await.unwrap();
+    for queue in open.client().writable_queues("held").await.unwrap() {
+        producer.send_batch(&[Message::new("held", "x"), Message::new("held", "y")]).await.unwrap();
+        producer.send_to(&queue, Message::new("held", "z")).await.unwrap();
+    }
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let (release, released) = watch::channel(false);
+    let at_work = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    let listen = |name: &'static str, client: &troupemq::Client| {
+        let (tell, released, at_work) = (tell.clone(), released.clone(), at_work.clone());
+        let consumer = client.consumer("g").subscribe("held", "*").from_first().in_order();
+        consumer.listen(move |message| {
+            let (tell, mut released, at_work) = (tell.clone(), released.clone(), at_work.clone());
+            async move {
+                let queue = &at_work[usize::try_from(message.queue().queue_id).unwrap()];
+                tell.send((name, queue.fetch_add(1, Ordering::SeqCst))).unwrap();
+                released.wait_for(|is_released| *is_released).await.unwrap();
+                queue.fetch_sub(1, Ordering::SeqCst);
+                Outcome::Done
+            }
+        })
+    };
+    let near_listener = listen("near", open.client()).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(next(&mut seen).await, ("near", 0));
+    }
+    let far_listener = listen("far", &far).await.unwrap();
+    let early = timeout(Duration::from_secs(2), seen.recv()).await;
+    assert!(early.is_err(), "both queues are at work: {early:?}");
+    release.send(true).unwrap();
+    loop {
+        producer.send(Message::new("held", "x")).await.unwrap();
+        let (reader, others) = next(&mut seen).await;
+        assert_eq!(others, 0, "{reader} is not alone with the queue");
+        if reader == "far" {
+            break;
+        }
+    }
+    for listener in [near_listener, far_listener] {
         listener.shutdown().await;
     }
     far.shutdown().await;

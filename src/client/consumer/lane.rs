@@ -5,10 +5,11 @@
 //! - a lane that was taken away delivers nothing any more and its messages change no progress.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::sleep;
 use troupemq_codec::message::properties::MSG_REGION;
@@ -16,7 +17,7 @@ use troupemq_codec::request::{ConsumerSendMsgBack, ConsumerSendMsgBackHeader};
 use troupemq_codec::{ResponseCode, Text};
 
 use super::member::Event;
-use super::{Delivery, Settings, Settle, Subscription, UNSETTLED_MAX, original_topic};
+use super::{Delivery, SPAN_MAX, Settings, Settle, Subscription, UNSETTLED_MAX, original_topic};
 use crate::client::error::ClientError;
 use crate::client::message::Received;
 use crate::client::pull::{PullRequest, PullStatus, Pulled};
@@ -47,11 +48,15 @@ pub(crate) struct Lane {
     /// Bytes of bodies that are out.
     bytes: AtomicUsize,
     max_bytes: usize,
+    /// The first offset that is not done with, as the member's task knows it.
+    position: AtomicI64,
     settled: Notify,
     /// Takes notes to the member's task, in their order; there are never more than messages that are out and a pull.
     notes: mpsc::UnboundedSender<Note>,
     /// Whether the member's task was told that there are notes, and has not looked yet.
     is_told: AtomicBool,
+    /// Messages that are with the application.
+    at_work: AtomicUsize,
     is_given_away: AtomicBool,
 }
 
@@ -62,12 +67,14 @@ pub(crate) enum Note {
     Delivered { queue_offsets: Vec<i64>, next_offset: i64 },
     /// A message is done with; `bytes` is the length of its body.
     Done { queue_offset: i64, bytes: usize },
+    /// A message could not be sent back.
+    Kept(Box<Received>),
 }
 
 impl Lane {
     pub(crate) fn new(
         id: u64,
-        queue: Queue,
+        (queue, queue_offset): (Queue, i64),
         client: Client,
         settings: &Settings,
         (events, notes, tracer): (mpsc::Sender<Event>, mpsc::UnboundedSender<Note>, Option<Tracer>),
@@ -84,9 +91,11 @@ impl Lane {
             messages: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             max_bytes: settings.unsettled_max_bytes,
+            position: AtomicI64::new(queue_offset),
             settled: Notify::new(),
             notes,
             is_told: AtomicBool::new(false),
+            at_work: AtomicUsize::new(0),
             is_given_away: AtomicBool::new(false),
         }
     }
@@ -111,11 +120,12 @@ impl Lane {
         self.events.send(event).await.map_err(|_| ClientError::ShutDown { what: "consumer" })
     }
 
-    /// Tells the member's task from where nothing can be waited for; if it cannot keep up, the message comes again
-    /// when the queue is next assigned.
-    pub(crate) fn dropped(self: Arc<Lane>, event: Event) {
-        if self.events.try_send(event).is_err() {
-            tracing::debug!(queue = %self.queue, "dropped message not sent back");
+    /// Tells the member's task of a message that was dropped, from where nothing can be waited for; if the task cannot
+    /// keep up, the message comes again.
+    pub(crate) fn dropped(self: Arc<Lane>, message: Received) {
+        let event = Event::Dropped { lane: self.clone(), message: Box::new(message) };
+        if let Err(TrySendError::Full(Event::Dropped { message, .. })) = self.events.try_send(event) {
+            self.keep(*message);
         }
     }
 
@@ -147,6 +157,33 @@ impl Lane {
         self.is_told.swap(false, Ordering::AcqRel);
     }
 
+    /// Keeps a message that could not be sent back; the member's task lets it come again.
+    pub(crate) fn keep(&self, message: Received) {
+        // Of a queue that was given away nothing is kept: its new owner gets the message.
+        let _ = self.notes.send(Note::Kept(Box::new(message)));
+    }
+
+    /// A message is with the application.
+    pub(crate) fn begin_one(&self) {
+        self.at_work.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A message is not with the application any more.
+    pub(crate) fn end_one(&self) {
+        self.at_work.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether a message is with the application.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.at_work.load(Ordering::Acquire) > 0
+    }
+
+    /// The first offset that is not done with.
+    pub(crate) fn moved_to(&self, queue_offset: i64) {
+        self.position.store(queue_offset, Ordering::Release);
+        self.settled.notify_one();
+    }
+
     /// Messages were settled: there is room for others.
     pub(crate) fn make_room(&self, messages: usize, bytes: usize) {
         self.messages.fetch_sub(messages, Ordering::Relaxed);
@@ -155,9 +192,11 @@ impl Lane {
         self.settled.notify_one();
     }
 
-    /// Waits until fewer bytes are out than may be.
-    async fn room_for_bytes(&self) {
-        while self.bytes.load(Ordering::Relaxed) >= self.max_bytes {
+    /// Waits until fewer bytes are out than may be, and the first message that is out is near enough.
+    async fn room_after(&self, last_offset: i64) {
+        let is_full = || self.bytes.load(Ordering::Relaxed) >= self.max_bytes;
+        let is_far = || last_offset - self.position.load(Ordering::Acquire) >= SPAN_MAX;
+        while is_full() || is_far() {
             self.settled.notified().await;
         }
     }
@@ -207,9 +246,10 @@ impl Lane {
         mut wanted: PullRequest,
         deliveries: mpsc::Sender<Result<Delivery, ClientError>>,
     ) {
+        let mut last_offset = wanted.queue_offset;
         loop {
             let batch = u32::try_from(wanted.messages_max).unwrap_or(1);
-            self.room_for_bytes().await;
+            self.room_after(last_offset).await;
             let Ok(room) = self.room.acquire_many(batch).await else { return };
             let pulled = match self.client.pull(&self.queue, &wanted).await {
                 Ok(pulled) => pulled,
@@ -228,9 +268,11 @@ impl Lane {
                 if self.clone().tell(event).await.is_err() {
                     return;
                 }
+                last_offset = wanted.queue_offset;
                 continue;
             }
             room.forget();
+            last_offset = pulled.messages.last().map_or(last_offset, |message| message.queue_offset);
             if self.hand_out(&subscription, pulled, batch, &deliveries).await.is_err() {
                 return;
             }
@@ -257,8 +299,7 @@ impl Lane {
         for mut message in messages {
             message.topic = original_topic(&self.queue.topic, &message);
             let message = Received::new(message, self.queue.clone());
-            let delivery =
-                Delivery { message, settle: Some(Settle::Lane(self.clone())), tries: 0, begun: None };
+            let delivery = Delivery::new(message, Settle::Lane(self.clone()));
             let gone = |_| ClientError::ShutDown { what: "consumer" };
             deliveries.send(Ok(delivery)).await.map_err(gone)?;
         }

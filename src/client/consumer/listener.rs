@@ -3,6 +3,7 @@
 //! Invariants:
 //! - a message is settled by what the function returns; one whose function panics comes again later;
 //! - no more functions run at a time than was asked for; in order, no more than one for each queue;
+//! - no function is called for a message of a queue that went to another member;
 //! - with the handle everything ends; [`Listener::shutdown`] lets what runs come to its end.
 
 use std::collections::{HashMap, VecDeque};
@@ -135,6 +136,9 @@ where
     }
 
     fn begin(&self, running: &mut Running, delivery: Delivery) {
+        if !delivery.is_current() {
+            return delivery.forget();
+        }
         if self.in_order {
             let queue = delivery.message().queue().clone();
             if let Some(waiting) = running.waiting.get_mut(&queue) {
@@ -148,10 +152,13 @@ where
     }
 
     fn call(&self, running: &mut Running, delivery: Delivery, pause: Duration) {
-        let (function, message) = (self.function.clone(), delivery.message().clone());
+        let (function, message, lane) = (self.function.clone(), delivery.message().clone(), delivery.lane());
         let task = running.tasks.spawn(async move {
             if !pause.is_zero() {
                 sleep(pause).await;
+                if lane.is_some_and(|lane| !lane.is_current()) {
+                    return Outcome::Again;
+                }
             }
             function(message).await
         });
@@ -175,12 +182,29 @@ where
             }
         }
         let queue = delivery.message().queue().clone();
-        let settled = match outcome {
-            Outcome::Done => delivery.ack().await,
-            Outcome::Again if self.in_order => delivery.give_up().await,
-            Outcome::Again => delivery.retry_later(0).await,
-            Outcome::AgainAtLevel(level) => delivery.retry_later(i32::from(level)).await,
-            Outcome::GiveUp => delivery.give_up().await,
+        let level = match outcome {
+            Outcome::Done => None,
+            Outcome::AgainAtLevel(level) => Some(i32::from(level)),
+            Outcome::Again if !self.in_order => Some(0),
+            Outcome::Again | Outcome::GiveUp => Some(-1),
+        };
+        let settled = match level {
+            None => delivery.ack().await,
+            // Whoever has the queue now gets the message.
+            Some(_) if !delivery.is_current() => {
+                delivery.forget();
+                Ok(())
+            }
+            Some(level) if self.in_order => {
+                let sent_back = delivery.try_retry_later(level).await;
+                if sent_back.is_err() && delivery.is_current() {
+                    tracing::warn!(%queue, "message not sent back, it comes again before those behind it");
+                    return self.call(running, delivery, SUSPEND);
+                }
+                delivery.forget();
+                sent_back
+            }
+            Some(level) => delivery.retry_later(level).await,
         };
         if let Err(error) = settled {
             tracing::warn!(%queue, %error, "message not settled, it comes again");

@@ -3,16 +3,16 @@
 //! Invariants:
 //! - one task owns the assignment and all progress; everything reaches it as an event, or as a note of a lane, whose
 //!   notes are counted in their order before anything else is done to its progress;
-//! - progress of a queue is committed before the queue is given away;
+//! - progress of a queue is committed before the queue is given away, and, in order, nothing of it is at work then;
 //! - an event of an assignment that has ended changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use troupemq_codec::Text;
 use troupemq_codec::request::{ConsumerRunningInfo, ProcessQueueInfo};
 use troupemq_codec::topic::MessageQueue;
@@ -34,8 +34,12 @@ use crate::client::{Client, epoch_ms};
 const REBALANCE: Duration = Duration::from_secs(20);
 /// How soon they are computed again when it could not be done.
 const REBALANCE_AGAIN: Duration = Duration::from_secs(1);
-/// How often progress is committed.
+/// How often progress is committed, and messages that could not be sent back come again.
 const COMMIT: Duration = Duration::from_secs(5);
+/// How long the end waits, in order, for what is at work; the leases of what then still is end by themselves.
+const LAST_WAIT: Duration = Duration::from_secs(3);
+/// How often it looks.
+const LAST_LOOK: Duration = Duration::from_millis(10);
 /// Events taken at once.
 const EVENTS_TAKEN_MAX: usize = 256;
 
@@ -69,6 +73,8 @@ struct Assigned {
     progress: Progress,
     /// What the lane has noted and is not counted yet.
     notes: mpsc::UnboundedReceiver<Note>,
+    /// Messages that could not be sent back: they keep their room until they come again.
+    kept: VecDeque<Box<Received>>,
     task: AbortHandle,
     /// In order: when the lease of the queue was last taken or renewed.
     leased_at: Instant,
@@ -76,8 +82,7 @@ struct Assigned {
 
 impl Drop for Assigned {
     fn drop(&mut self) {
-        self.lane.give_away();
-        self.task.abort();
+        self.leave();
     }
 }
 
@@ -129,11 +134,15 @@ impl Member {
                 }
                 () = changed.notified() => rebalance_at = self.rebalance().await,
                 () = sleep_until(rebalance_at) => rebalance_at = self.rebalance().await,
-                _ = commits.tick() => self.commit_all().await,
+                _ = commits.tick() => {
+                    self.hand_out_kept();
+                    self.commit_all().await;
+                }
                 _ = leases.tick(), if self.settings.in_order => self.renew_leases().await,
                 Some(asked) = questions.recv() => self.on_asked(asked).await,
             }
         }
+        self.end_work().await;
         // What was acknowledged before the end still counts.
         inbox.close();
         while let Some(event) = inbox.recv().await {
@@ -141,7 +150,8 @@ impl Member {
         }
         self.commit_all().await;
         if self.settings.in_order {
-            let held: Vec<_> = self.lanes.keys().cloned().collect();
+            let idle = self.lanes.iter().filter(|(_, assigned)| !assigned.lane.is_at_work());
+            let held: Vec<_> = idle.map(|(queue, _)| queue.clone()).collect();
             locks::unlock(&self.client, &self.settings.group, &held).await;
         }
         self.lanes.clear();
@@ -156,6 +166,7 @@ impl Member {
             Event::Moved { lane, next_offset } => {
                 if let Some(assigned) = self.assigned(&lane) {
                     assigned.progress.restart(next_offset);
+                    assigned.tell_position();
                 }
             }
             Event::Dropped { lane, message } => {
@@ -163,24 +174,50 @@ impl Member {
                 if !still_wanted {
                     return;
                 }
-                if self.settings.broadcast {
-                    // There is nobody to give it back to.
-                    lane.make_room(1, message.body().len());
-                    if let Some(assigned) = self.assigned(&lane) {
-                        assigned.progress.settled(message.queue_offset());
-                    }
-                    return;
+                // Of a broadcast there is nobody to give it back to.
+                if !self.settings.broadcast
+                    && let Err(error) = lane.send_back(&message, 0).await
+                {
+                    tracing::warn!(queue = %lane.queue, %error, "message not sent back, it comes again");
+                    return lane.keep(*message);
                 }
-                match lane.send_back(&message, 0).await {
-                    Ok(()) => {
-                        lane.make_room(1, message.body().len());
-                        if let Some(assigned) = self.assigned(&lane) {
-                            assigned.progress.settled(message.queue_offset());
-                        }
-                    }
-                    Err(error) => tracing::warn!(queue = %lane.queue, %error, "message not sent back"),
-                }
+                self.settled(&lane, message.queue_offset(), message.body().len());
             }
+        }
+    }
+
+    fn settled(&mut self, lane: &Lane, queue_offset: i64, bytes: usize) {
+        lane.make_room(1, bytes);
+        if let Some(assigned) = self.assigned(lane) {
+            assigned.progress.settled(queue_offset);
+            assigned.tell_position();
+        }
+    }
+
+    /// Lets what could not be sent back come again, as much as the stream takes.
+    fn hand_out_kept(&mut self) {
+        for assigned in self.lanes.values_mut().filter(|assigned| assigned.lane.is_current()) {
+            assigned.count_notes();
+            while let Ok(place) = self.deliveries.try_reserve() {
+                let Some(message) = assigned.kept.pop_front() else { break };
+                place.send(Ok(Delivery::new(*message, Settle::Lane(assigned.lane.clone()))));
+            }
+        }
+    }
+
+    /// In order: begins nothing any more and waits for what is at work.
+    async fn end_work(&self) {
+        if !self.settings.in_order {
+            return;
+        }
+        self.lanes.values().for_each(Assigned::leave);
+        let ended = async {
+            while self.lanes.values().any(|assigned| assigned.lane.is_at_work()) {
+                sleep(LAST_LOOK).await;
+            }
+        };
+        if timeout(LAST_WAIT, ended).await.is_err() {
+            tracing::warn!(group = %self.settings.group, "messages are still at work, their queues stay locked");
         }
     }
 
@@ -214,8 +251,13 @@ impl Member {
 
     async fn take_over(&mut self, subscription: &Subscription, own: Vec<Queue>, again: &mut Duration) {
         let of_topic = self.lanes.keys().filter(|queue| queue.topic == subscription.topic);
-        let given_away: Vec<_> = of_topic.filter(|queue| !own.contains(queue)).cloned().collect();
+        let given_away: Vec<_> =
+            of_topic.filter(|queue| !own.contains(queue) || !self.is_current(queue)).cloned().collect();
         for queue in given_away {
+            if self.settings.in_order && self.is_left_at_work(&queue) {
+                *again = REBALANCE_AGAIN;
+                continue;
+            }
             tracing::debug!(%queue, "queue given away");
             self.commit(&queue).await;
             self.lanes.remove(&queue);
@@ -236,6 +278,17 @@ impl Member {
                 }
             }
         }
+    }
+
+    fn is_current(&self, queue: &Queue) -> bool {
+        self.lanes.get(queue).is_some_and(|assigned| assigned.lane.is_current())
+    }
+
+    /// Nothing of the queue is begun any more; tells whether something of it is still at work.
+    fn is_left_at_work(&self, queue: &Queue) -> bool {
+        let Some(assigned) = self.lanes.get(queue) else { return false };
+        assigned.leave();
+        assigned.lane.is_at_work()
     }
 
     /// Of the queues, those that may be begun: in order, the ones that nobody else holds.
@@ -297,7 +350,7 @@ impl Member {
                     queue_id: message.queue_id,
                 };
                 let message = Received::new(*message, Arc::new(queue));
-                let delivery = Delivery { message, settle: Some(Settle::Tool(tool)), tries: 0, begun: None };
+                let delivery = Delivery::new(message, Settle::Tool(tool));
                 // A full stream refuses: the tool hears that nothing was returned.
                 drop(self.deliveries.try_send(Ok(delivery)));
             }
@@ -343,7 +396,8 @@ impl Member {
         let (client, events) = (self.client.clone(), self.events.clone());
         let (noting, notes) = mpsc::unbounded_channel();
         let told = (events, noting, self.tracer.clone());
-        let lane = Arc::new(Lane::new(self.last_lane, queue.clone(), client, &self.settings, told));
+        let from = (queue.clone(), queue_offset);
+        let lane = Arc::new(Lane::new(self.last_lane, from, client, &self.settings, told));
         let wanted = PullRequest {
             group: self.settings.group.clone(),
             queue_offset,
@@ -357,7 +411,7 @@ impl Member {
         let pulling = lane.clone().run(subscription.clone(), wanted, self.deliveries.clone());
         let task = tokio::spawn(pulling).abort_handle();
         let (progress, leased_at) = (Progress::new(queue_offset), Instant::now());
-        self.lanes.insert(queue, Assigned { lane, progress, notes, task, leased_at });
+        self.lanes.insert(queue, Assigned { lane, progress, notes, kept: VecDeque::new(), task, leased_at });
     }
 
     async fn start_offset(&self, queue: &Queue) -> Result<i64, ClientError> {
@@ -428,11 +482,24 @@ impl Assigned {
                     messages += 1;
                     room += bytes;
                 }
+                Note::Kept(message) => self.kept.push_back(message),
             }
         }
         if messages > 0 {
             self.lane.make_room(messages, room);
         }
+        self.tell_position();
+    }
+
+    /// Begins nothing of the queue any more.
+    fn leave(&self) {
+        self.lane.give_away();
+        self.task.abort();
+    }
+
+    /// Tells the lane how far its messages are done with.
+    fn tell_position(&self) {
+        self.lane.moved_to(self.progress.position());
     }
 
     fn info(&self) -> ProcessQueueInfo {
