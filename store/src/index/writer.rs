@@ -69,15 +69,18 @@ impl IndexWriter {
         // Others tell by the first full one what they are.
         let mut known = vec![geometry, USUAL];
         let mut is_behind = durable != Durable::Everything;
+        // Of the last record before a file that is gone, that file may have held entries.
+        let (mut has_removed, mut last_is_sure) = (false, true);
         for path in list(&dir)? {
             if is_sizeless(&path)? {
                 remove(&path)?;
+                has_removed = true;
                 continue;
             }
             let Some(file) = IndexFile::open_any(path.clone(), &known)? else {
                 tracing::warn!(file = %path.display(), "what is no file of the index is removed");
                 remove(&path)?;
-                is_behind = true;
+                (is_behind, has_removed) = (true, true);
                 continue;
             };
             known.push(file.geometry());
@@ -86,7 +89,8 @@ impl IndexWriter {
             let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);
             // No chain of a full one can begin behind its last entry: its slots need not be read.
             let is_open = durable != Durable::Everything && !file.is_full();
-            if !is_known || is_open && file.points_beyond() {
+            let is_cut = !is_known || is_open && file.points_beyond();
+            if is_cut {
                 // A second of doubt: entries know their time in whole seconds.
                 file.cut(file.count_while(|entry, time_ms| durable.holds(entry.log_offset, time_ms + 1000)))?;
             }
@@ -94,7 +98,11 @@ impl IndexWriter {
             if file.header().next_entry == 1 {
                 remove(file.path())?;
                 newest = before;
+                has_removed = true;
             } else {
+                // A cut takes the entries of the last record with it.
+                has_removed = false;
+                last_is_sure = is_cut;
                 files.push(Arc::new(file));
             }
         }
@@ -105,7 +113,11 @@ impl IndexWriter {
         let is_new = !dir.try_exists().map_err(StoreError::io("inspect", &dir))?;
         create_dir(&dir)?;
         is_behind |= is_new;
-        Ok(IndexWriter { is_behind, dir, geometry, reader, current, newest, known_to })
+        let mut index = IndexWriter { is_behind, dir, geometry, reader, current, newest, known_to };
+        if has_removed && !last_is_sure && is_behind {
+            index.doubt_last()?;
+        }
+        Ok(index)
     }
 
     /// The read side.
@@ -157,15 +169,21 @@ impl IndexWriter {
     /// Drops entries of records at or behind the end of the log.
     pub fn truncate(&mut self, log_end: u64) -> Result<(), StoreError> {
         let list = self.reader.files.load_full();
+        let mut has_removed = false;
         for file in list.iter().rev() {
             let header = file.header();
             if header.end_log_offset < log_end {
                 break;
             }
             file.cut(file.count_while(|entry, _| entry.log_offset < log_end))?;
-            if file.header().next_entry == 1 {
+            has_removed = file.header().next_entry == 1;
+            if has_removed {
                 self.forget(file)?;
             }
+        }
+        if has_removed {
+            self.fell_behind();
+            self.doubt_last()?;
         }
         self.known_to = self.reader.last_entry().map(|(_, log_offset)| log_offset);
         Ok(())
@@ -419,6 +437,33 @@ mod tests {
         put(&mut nothing, 0..2);
         assert_eq!(ask(&nothing, "a", 9), [0, 1]);
         assert_eq!(name(dir.path()), first, "a file that is made again has the name it had");
+    }
+
+    /// A file holds 101 entries, a record has three: every second border of files is within a record.
+    #[test]
+    fn a_record_whose_keys_two_files_share_has_all_of_them_whatever_was_dropped() {
+        for at in 28..72 {
+            for dropped in ["by time", "by offset", "behind the log"] {
+                let dir = tempfile::tempdir().unwrap();
+                let config = StoreConfig { index_entries_max: 102, ..config(dir.path()) };
+                let open = |durable| IndexWriter::open(&config, durable).unwrap();
+                put(&mut open(Durable::Everything), 0..80);
+                let mut index = match dropped {
+                    "by time" => open(Durable::Until(time_of(at))),
+                    "by offset" => open(Durable::Before(at * 100)),
+                    _ => open(Durable::Everything),
+                };
+                if dropped == "behind the log" {
+                    index.truncate(at * 100).unwrap();
+                }
+                put(&mut index, 0..80);
+                for key in 0..7 {
+                    let all: Vec<_> = (key..80).step_by(7).collect();
+                    assert_eq!(ask(&index, &format!("b{key}"), 1000), all, "{at} {dropped}");
+                }
+                assert_eq!(ask(&index, "a", 1000), (0..80).collect::<Vec<_>>(), "{at} {dropped}");
+            }
+        }
     }
 
     #[test]
