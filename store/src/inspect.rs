@@ -6,10 +6,14 @@
 //! - each finding names its file and the place in it, in words an operator can act on;
 //! - a store that is open elsewhere is refused.
 
+#[cfg(test)]
+mod dump_test;
+mod entries;
 mod index;
 #[cfg(test)]
 mod inspect_test;
 mod queues;
+mod tables;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +37,9 @@ use crate::process_lock::ProcessLock;
 use crate::segment::SegmentWriter;
 use crate::segments::list_files;
 
+pub use self::entries::StoredEntry;
 pub use self::queues::StoredUnit;
+pub use self::tables::StoredTable;
 pub use crate::commit_log::recover::Damage;
 
 /// Why a walk ended that its caller has ended.
@@ -176,6 +182,21 @@ impl StoreView {
         visit: impl FnMut(&StoredUnit) -> bool,
     ) -> Result<(), StoreError> {
         StoredQueues::below(&self.paths).units(topic, queue_id, visit)
+    }
+
+    /// Hands every entry of the index to `visit`, until it answers false, and to `unknown` the files whose entries
+    /// cannot be told from their slots.
+    pub fn entries(
+        &self,
+        visit: impl FnMut(&StoredEntry<'_>) -> bool,
+        unknown: impl FnMut(&Path),
+    ) -> Result<(), StoreError> {
+        entries::each(&self.paths.index(), &self.geometries, visit, unknown)
+    }
+
+    /// Check points and tables as they stand: of each the generation that the next start takes, and those it cannot.
+    pub fn tables(&self) -> Result<Vec<StoredTable>, StoreError> {
+        tables::read_all(&self.paths)
     }
 
     /// The checkpoint.

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit, UNIT_DEFAULT, UNIT_DELETE, UNIT_ROLL};
 
+pub(crate) use self::checkpoint::read as read_checkpoint;
 pub use self::peek::TimerPeek;
 
 use self::log::TimerLog;

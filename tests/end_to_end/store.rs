@@ -38,6 +38,49 @@ fn a_store_is_looked_at_and_made_anew_with_the_settings_of_its_broker() {
 }
 
 #[test]
+fn entries_of_the_index_and_tables_are_printed_for_people_and_programs() {
+    let (_folder, store) = store();
+    let mut daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    let sent = run(&format!("produce {flag} -t lines --key k"), "eins\nzwei\ndrei\n");
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    done(&format!("group create {flag} readers --retries 3"));
+    done(&format!("consume {flag} -t lines --group readers --from first --count 3"));
+    daemon.terminate();
+    let config = format!("--config {}", store.with_extension("conf").display());
+    let dump = |what: &str| done(&format!("store dump {} {config} {what}", store.display()));
+    let objects = |what: &str| -> Vec<serde_json::Value> {
+        let text = dump(&format!("{what} --json"));
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+    };
+
+    // Each message has its unique key and the one it was given.
+    let entries = objects("--index");
+    let numbers: Vec<_> = entries.iter().map(|entry| entry["number"].as_u64()).collect();
+    assert_eq!(numbers, (1..=6).map(Some).collect::<Vec<_>>());
+    let records = objects("--count 3");
+    let times = |object: &serde_json::Value| object["storeTimestampMs"].as_i64().expect("a time");
+    for (record, entries) in records.iter().zip(entries.chunks(2)) {
+        assert!(entries.iter().all(|entry| entry["logOffset"] == record["logOffset"]), "{entries:?}");
+        assert!(entries.iter().all(|entry| (0..1_000).contains(&(times(record) - times(entry)))));
+    }
+    let last = dump(&format!("--index --from {} --count 1", records[2]["logOffset"]));
+    assert!(last.contains(" 5: hash ") && last.lines().count() == 1, "{last}");
+
+    let tables = dump("--tables");
+    let has = |begin: &str| tables.lines().any(|line| line.starts_with(begin));
+    assert!(has("checkpoint logTimeMs ") && has("config/timercheck lastReadMs "), "{tables}");
+    assert!(has("config/topics.json topicConfigTable lines {"), "{tables}");
+    assert!(has("config/subscriptionGroup.json subscriptionGroupTable readers {"), "{tables}");
+    let rows = objects("--tables");
+    assert_eq!(rows.len(), tables.lines().count());
+    let offsets = rows.iter().find(|row| row["key"] == "lines@readers").expect("offsets are committed");
+    let offsets = offsets["value"].as_object().expect("offsets by queue").values();
+    assert_eq!(offsets.filter_map(serde_json::Value::as_i64).sum::<i64>(), 3);
+    assert_eq!(dump("--tables --count 2").lines().count(), 2);
+}
+
+#[test]
 fn settings_that_cannot_be_taken_are_refused_before_the_store_is_looked_at() {
     let (folder, store) = store();
     let settings = folder.path().join("broker.conf");
