@@ -38,6 +38,7 @@ use crate::name_server::registry::Routes;
 use crate::net::sessions::Sessions;
 use crate::offsets::{ConsumerOffsets, Published};
 use crate::poison::Poison;
+use crate::queue::room::Room;
 use crate::registrar::Registrar;
 use crate::retention::Retention;
 use crate::schedule::Schedule;
@@ -150,6 +151,8 @@ pub struct BrokerCast {
     pub stats: Arc<Stats>,
     /// What the counters said in the last minutes and mornings.
     pub sampler: Addr<Sampler>,
+    /// Pulls on hold at all queues.
+    pub held_pulls: Room,
     /// Reads what is not in memory.
     pub cold: ColdReaders,
     /// Reads single old messages.

@@ -204,6 +204,8 @@ pub struct BrokerConfig {
     pub allow_recall_when_broker_not_writeable: bool,
     /// Pulls held by one queue. Default: 65 536. Bounds: 1..=1 000 000.
     pub held_pulls_max: usize,
+    /// Pulls held by all queues, of some KiB each. Default: 1 048 576. Bounds: 1..=16 777 216.
+    pub held_pulls_node_max: usize,
 }
 
 /// Keys of a broker that may change while it runs.
@@ -437,6 +439,7 @@ impl BrokerConfig {
         let slot_max = i64::from(i32::MAX);
         within("timerCongestNumEachSlot", self.timer_congest_num_each_slot, 1, slot_max, "1..=2147483647")?;
         within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")?;
+        within("heldPullsNodeMax", self.held_pulls_node_max, 1, 1 << 24, "1..=16777216")?;
         self.check_filters()
     }
 
@@ -520,6 +523,7 @@ impl Default for BrokerConfig {
             recall_message_enable: false,
             allow_recall_when_broker_not_writeable: true,
             held_pulls_max: 65_536,
+            held_pulls_node_max: 1 << 20,
         }
     }
 }

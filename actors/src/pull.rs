@@ -16,6 +16,7 @@ pub mod check;
 pub mod read;
 pub mod reply;
 
+use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -286,9 +287,7 @@ pub(crate) fn resume(wire: &Rc<Wire>, parcel: Box<Parcel>) {
     let Served::Broker(cast) = &wire.served else { return };
     if parcel.wakened == Some(Wakened::Full) {
         let max = cast.config.load().held_pulls_max;
-        let busy =
-            format!("[OVERLOAD]system busy, start flow control for a while: {max} pulls held at the queue");
-        return answer(wire, &parcel.request, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
+        return refuse_hold(wire, &parcel, format_args!("{max} pulls held at the queue"));
     }
     let cast = cast.clone();
     match parcel.wakened {
@@ -332,10 +331,10 @@ fn settle(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>, read
     let may_wait = parcel.header.sys_flag & PULL_SUSPENDS != 0 && parcel.wakened.is_none();
     if reading.status.is_nothing_new(parcel.header.queue_offset) && may_wait {
         tell_progress(cast, &parcel.asked(), &reading);
-        return hold(cast, parcel, reading.next_offset);
+        return hold(wire, cast, parcel, reading.next_offset);
     }
     if parcel.wakened == Some(Wakened::Arrival) && may_go_on(cast, &parcel, &reading) {
-        return hold(cast, parcel, reading.next_offset);
+        return hold(wire, cast, parcel, reading.next_offset);
     }
     if parcel.wakened.is_none() || reading.next_offset != parcel.header.queue_offset {
         tell_progress(cast, &parcel.asked(), &reading);
@@ -380,9 +379,19 @@ fn may_go_on(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) -> bool {
         && parcel.deadline.is_some_and(|deadline| deadline > cast.clock().nanos())
 }
 
-/// Holds a pull that found nothing below `from` until something comes.
-fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
+/// Answers a pull that would have to wait and finds no room for that.
+fn refuse_hold(wire: &Rc<Wire>, parcel: &Parcel, full: impl Display) {
+    let busy = format!("[OVERLOAD]system busy, start flow control for a while: {full}");
+    answer(wire, &parcel.request, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
+}
+
+/// Holds a pull that found nothing below `from` until something comes, if there is room.
+fn hold(wire: &Rc<Wire>, cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
     let config = cast.config.load();
+    let place = match cast.held_pulls.take(config.held_pulls_node_max) {
+        Ok(place) => place,
+        Err(full) => return refuse_hold(wire, &parcel, full),
+    };
     let wish_ms = if config.long_polling_enable {
         parcel.header.suspend_timeout_ms
     } else {
@@ -392,7 +401,7 @@ fn hold(cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
     let deadline = *parcel.deadline.get_or_insert_with(|| cast.clock().nanos().saturating_add(wish));
     let queue = parcel.resolved.queue.clone();
     let filter = parcel.resolved.selects.filter.clone();
-    let park = Park { from, deadline, filter, parcel: OnHold::new(parcel) };
+    let park = Park { from, deadline, filter, parcel: OnHold::new(parcel, place) };
     let refused = match queue.actor() {
         Some(actor) => actor.try_send(park).err(),
         None => Some(SendError::Closed(park)),

@@ -9,12 +9,16 @@
 //!   to a thread that sleeps) and all filters would run beside the log;
 //! - who waits registers first and looks at the queue again after that; the dispatcher publishes first and
 //!   looks for waiters after that: so no arrival is missed;
-//! - a pull that cannot be held any more goes back to its session, whatever becomes of the actor.
+//! - a pull that cannot be held any more goes back to its session, whatever becomes of the actor;
+//! - a pull has its place in the node's room from before it is sent here until its hold ends, in whatever way; one
+//!   whose connection is closed has it for `LOOK_EVERY` at most.
 //!
-//! Contents: `parked` is the state; `readers` is what pulls note that need not wait.
+//! Contents: `parked` is the state; `room` counts the holds of all queues; `readers` is what pulls note that need
+//! not wait.
 
 pub mod parked;
 pub mod readers;
+pub mod room;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +34,12 @@ use crate::net::ToSession;
 use crate::pull::read::told_tags;
 use crate::pull::{Parcel, Wakened};
 use crate::queue::parked::{Admitted, Candidate, Parked};
+use crate::queue::room::Place;
 
 /// How long a queue that nobody waits for keeps its actor.
 const PASSIVE_AFTER: Duration = Duration::from_secs(60);
+/// How often pulls on hold are looked at whether their connection still is.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// The shortest time a deadline is waited for.
 const STEP: Duration = Duration::from_millis(1);
 /// Units looked at for one who wants to wait; with more than that to look at it is served at once.
@@ -84,12 +91,17 @@ pub struct QueueReading {
 
 /// A pull on hold; it returns to its session even when it is merely dropped.
 #[derive(Debug)]
-pub struct OnHold(Option<Box<Parcel>>);
+pub struct OnHold(Option<(Box<Parcel>, Place)>);
 
 impl OnHold {
     /// Holds a pull.
-    pub fn new(parcel: Box<Parcel>) -> OnHold {
-        OnHold(Some(parcel))
+    pub fn new(parcel: Box<Parcel>, place: Place) -> OnHold {
+        OnHold(Some((parcel, place)))
+    }
+
+    /// Whether nobody waits for its answer any more.
+    fn is_orphaned(&self) -> bool {
+        self.0.as_ref().is_none_or(|(parcel, _)| parcel.link.is_closed())
     }
 
     /// Sends the pull back to its session.
@@ -98,7 +110,8 @@ impl OnHold {
     }
 
     fn give_back(&mut self, why: Wakened) {
-        if let Some(mut parcel) = self.0.take() {
+        if let Some((mut parcel, place)) = self.0.take() {
+            drop(place);
             parcel.wakened = Some(why);
             let link = parcel.link.clone();
             // A session that is gone needs no answer.
@@ -165,6 +178,12 @@ impl Queue {
         self.settle(context);
     }
 
+    /// Every 10 s: lets go whose connection is closed.
+    fn forget_orphans(&mut self, context: &mut Context<Queue>) {
+        drop(self.parked.take_out(OnHold::is_orphaned));
+        self.settle(context);
+    }
+
     /// After each change: is anybody waiting, and until when?
     fn settle(&mut self, context: &mut Context<Queue>) {
         if self.parked.is_empty() {
@@ -188,6 +207,7 @@ impl Actor for Queue {
 
     fn started(&mut self, context: &mut Context<Queue>) {
         context.set_mailbox_capacity(MAILBOX);
+        context.run_interval(LOOK_EVERY, Queue::forget_orphans);
         context.run_interval(PASSIVE_AFTER, |queue, context| {
             if queue.parked.is_empty() {
                 queue.leave(context);

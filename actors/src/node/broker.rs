@@ -45,6 +45,7 @@ use crate::node::people::{People, PeopleTables};
 use crate::node::{NodeError, Stage};
 use crate::poison::Poison;
 use crate::properties_text;
+use crate::queue::room::Room;
 use crate::registrar::{Leave, Registrar};
 use crate::retention::{Retention, Upkeep};
 use crate::router::Served;
@@ -315,6 +316,7 @@ fn start(
         log: below.log,
         queues: below.queues,
         index: below.index,
+        held_pulls: Room::default(),
         cold: below.cold,
         cold_flow: Arc::default(),
         lookups: Lookups::default(),

@@ -36,11 +36,11 @@ fn delete() -> Command {
     request::<DeleteTopicInBroker>(&DeleteTopicInBrokerHeader { topic: Text::from("T") })
 }
 
-/// A pull that waits at the end of a queue for 15 s, longer than any of these tests takes.
+/// A pull that waits at the end of a queue for an hour, longer than any of these tests takes.
 fn waiting_pull(queue_id: i32, offset: i64) -> Command {
     let header = pull_header("T", queue_id, offset, "*");
     let sys_flag = header.sys_flag | PULL_SUSPENDS;
-    request::<PullMessage>(&PullMessageHeader { sys_flag, ..header })
+    request::<PullMessage>(&PullMessageHeader { sys_flag, suspend_timeout_ms: 3_600_000, ..header })
 }
 
 /// Has pulls wait at queues 0 and 1 of a topic with two queues, and gives who waits.
@@ -106,6 +106,57 @@ fn a_topic_made_again_holds_pulls_and_wakes_them() {
         drop(second);
         assert_eq!(admin.call(delete()).code, 0);
     }
+}
+
+/// Has a pull wait, and gives back when it does.
+fn wait_at(node: &NodeHandle, client: &mut Client, (queue_id, offset): (i32, i64)) {
+    let room = &node.broker().unwrap().held_pulls;
+    let before = room.taken();
+    client.send(waiting_pull(queue_id, offset));
+    while room.taken() == before {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_node_that_holds_all_the_pulls_it_may_says_so_and_every_end_of_a_hold_makes_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().unwrap().config.held_pulls_node_max = 2;
+    let node = Node::start(config).unwrap();
+    let [mut first, second] = two_wait(&node);
+    let mut third = Client::of(&node);
+    let refused = third.call(waiting_pull(0, 0));
+    assert_eq!(refused.response_code(), ResponseCode::SYSTEM_BUSY);
+    let remark = "[OVERLOAD]system busy, start flow control for a while: \
+                  2 pulls held at the node, heldPullsNodeMax = 2 allows no more";
+    assert_eq!(refused.remark.as_deref(), Some(remark));
+    // An arrival; what need not wait needs no place.
+    assert_eq!(third.produce("T", 0, b"x", "").code, 0);
+    assert_eq!(first.receive().expect("it is woken").response_code(), ResponseCode::SUCCESS);
+    wait_at(&node, &mut first, (0, 1));
+    assert_eq!(third.pull("T", 0, 0, "*").response_code(), ResponseCode::SUCCESS);
+    assert_eq!(third.call(waiting_pull(1, 0)).response_code(), ResponseCode::SYSTEM_BUSY);
+    assert_eq!(third.produce("T", 0, b"y", "").code, 0);
+    assert_eq!(first.receive().expect("it is woken").response_code(), ResponseCode::SUCCESS);
+    // Deadlines, one after the other until a connection that was closed is noticed.
+    let room = node.broker().unwrap().held_pulls.clone();
+    assert_eq!(room.taken(), 1);
+    drop(second);
+    let mut short = waiting_pull(1, 0).header::<PullMessageHeader>().unwrap();
+    short.suspend_timeout_ms = 100;
+    let is_noticed = (0..600).any(|_| {
+        let late = third.call(request::<PullMessage>(&short));
+        assert_eq!(late.response_code(), ResponseCode::PULL_NOT_FOUND);
+        room.taken() == 0
+    });
+    assert!(is_noticed);
+    // Queues whose actors are ended.
+    wait_at(&node, &mut first, (0, 2));
+    wait_at(&node, &mut third, (1, 0));
+    assert_eq!(Client::of(&node).call(delete()).code, 0);
+    assert_eq!(answers(&mut [first, third]), [ResponseCode::TOPIC_NOT_EXIST; 2]);
+    assert_eq!(room.taken(), 0);
 }
 
 /// What was counted under a name; none if it does not exist.

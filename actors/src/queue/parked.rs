@@ -112,6 +112,11 @@ impl<P> Parked<P> {
         take_if(&mut self.entries, |entry| entry.deadline <= now)
     }
 
+    /// Takes out who is wanted, whatever they wait for.
+    pub fn take_out(&mut self, wanted: impl Fn(&P) -> bool) -> Vec<P> {
+        take_if(&mut self.entries, |entry| wanted(&entry.parcel))
+    }
+
     /// Takes everyone out.
     pub fn drain(&mut self) -> Vec<P> {
         take_if(&mut self.entries, |_| true)
@@ -178,6 +183,14 @@ mod tests {
         assert_eq!(parked.due(60), vec![1]);
         assert_eq!(parked.next_deadline(), None);
         assert_eq!(parked.admit(candidate(3, 0, 50, "*"), 50, none()), Admitted::Now(3));
+    }
+
+    #[test]
+    fn who_is_wanted_is_taken_out_and_the_others_wait_on() {
+        let mut parked = Parked::new(8, 0);
+        (1..=3).for_each(|parcel| _ = parked.admit(candidate(parcel, 0, 50, "*"), 0, none()));
+        assert_eq!(parked.take_out(|parcel| *parcel == 2), vec![2]);
+        assert_eq!(parked.due(50), vec![1, 3]);
     }
 
     #[test]
