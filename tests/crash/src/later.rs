@@ -46,7 +46,7 @@ pub(crate) fn judge(opened: &Opened, model: &Model, counts: bool) -> Result<(), 
 fn delivered(opened: &Opened, model: &Model, counts: bool) -> Result<BTreeSet<u64>, Fault> {
     let mut times: BTreeMap<u64, u32> = BTreeMap::new();
     for queue in opened.queues.of_topic(LATER) {
-        for unit in queue.units(queue.min_offset(), usize::MAX) {
+        for unit in queue.units(queue.min_offset(), usize::MAX).filter(|unit| !unit.is_hole()) {
             let seen = opened.reader.record_at(unit.log_offset, |record| {
                 number_of(record.body()).map(|number| (number, record.store_timestamp_ms()))
             });

@@ -227,7 +227,7 @@ fn is_whole(opened: &Opened, queue: &ConsumeQueue, may_have_holes: bool) -> Resu
 fn judge_decisions(opened: &Opened, model: &Model, may_be_gone: bool) -> Result<(), Fault> {
     let mut there = BTreeSet::new();
     for queue in opened.queues.of_topic(DECIDED) {
-        for unit in queue.units(queue.min_offset(), usize::MAX) {
+        for unit in queue.units(queue.min_offset(), usize::MAX).filter(|unit| !unit.is_hole()) {
             there.extend(
                 opened.reader.record_at(unit.log_offset, |record| number_of(record.body())).flatten(),
             );
