@@ -34,6 +34,7 @@ use crate::light;
 use crate::open::{Closing, Opened, RecoveryReport, close, open};
 use crate::paths::{Paths, remove};
 use crate::process_lock::ProcessLock;
+use crate::progress::Progress;
 use crate::segment::SegmentWriter;
 use crate::segments::list_files;
 
@@ -216,7 +217,12 @@ impl StoreView {
         let mut index = StoredIndex::below(&self.paths.index(), &self.geometries)?;
         let mut failure = None;
         let mut damages = Vec::new();
+        let mut progress = self.progress();
         let visit = |record: &RecordView<'_>| {
+            let log_offset = record.log_offset().cast_unsigned();
+            if let Some(percent) = progress.at(log_offset) {
+                tracing::info!(percent, log_offset, "queues and index are compared with the log");
+            }
             if summary.records == 0 {
                 summary.first_store_ms = record.store_timestamp_ms();
             }
@@ -241,6 +247,13 @@ impl StoreView {
         index.finish(log_end, tell)?;
         summary.queues = queues.finish(summary.log_min, log_end, tell)?;
         Ok(summary)
+    }
+
+    /// A walk over all segments, as long as their files are.
+    fn progress(&self) -> Progress {
+        let [first, last] = [self.segments.first(), self.segments.last()];
+        let start = first.map_or(0, |first| first.segment().start());
+        Progress::over(start..last.map_or(start, |last| last.segment().end()))
     }
 
     /// From where on the next start offers the log to queues and index, whatever they look like.
