@@ -100,10 +100,14 @@ fn magic() -> [u8; 3] {
     [first, second, third]
 }
 
-/// Whether the properties are zero from one border of sectors to another, or to the end: a loss of power leaves some
-/// sectors of what was not flushed, and zeros for the others. No record ends with a zero that somebody has put there.
+/// Whether the properties are zero from one border of sectors to another, or at their end: a loss of power leaves some
+/// sectors of what was not flushed, and a kill the front of what was being written; the rest are zeros. No record ends
+/// with a zero that somebody has put there.
 fn lost_a_sector(record: &RecordView<'_>, log_offset: u64) -> bool {
     let properties = record.properties().as_bytes();
+    if properties.last() == Some(&0) {
+        return true;
+    }
     let begin = log_offset + (record.total_size() - properties.len()) as u64;
     let skip = usize::try_from(begin.next_multiple_of(SECTOR_BYTES) - begin).expect("less than a sector");
     let (front, rest) = properties.split_at(skip.min(properties.len()));
@@ -112,7 +116,7 @@ fn lost_a_sector(record: &RecordView<'_>, log_offset: u64) -> bool {
     while let Some(from_border) = rest.get(border..).filter(|bytes| !bytes.is_empty()) {
         let zeros = from_border.iter().take_while(|byte| **byte == 0).count();
         let is_to_a_border = zeros > 0 && zeros.is_multiple_of(SECTOR) && before != Some(&0);
-        if is_to_a_border || zeros == from_border.len() {
+        if is_to_a_border {
             return true;
         }
         border += zeros.max(1).next_multiple_of(SECTOR);
@@ -245,6 +249,17 @@ mod tests {
         assert!(!ends_with_record(&log[..first + 9], first as u64 + 9));
         log[first + 200] ^= 1;
         assert_eq!(next_record(&log[1..], 1), None, "its body has not its crc");
+    }
+
+    /// As a kill in the midst of a write leaves it, or a disk that was full.
+    #[test]
+    fn a_record_of_which_only_the_front_was_written_is_none() {
+        let whole = record(b"x");
+        for written in 0..whole.len() {
+            let mut torn = whole.clone();
+            torn[written..].fill(0);
+            assert!(!matches!(step(&torn, 0, Look::Crc), Step::Record(_)), "{written} of {}", whole.len());
+        }
     }
 
     #[test]
