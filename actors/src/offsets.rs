@@ -2,13 +2,17 @@
 //!
 //! Invariants:
 //! - what was committed is on disk 5 s later at the latest, and at an orderly stop;
+//! - whatever the number of queues, the table is laid out for its file, or for a slave, on a thread that may take the
+//!   time: only a copy that shares all is taken here;
 //! - a reset that is pending is handed to exactly one pull or pop.
 //!
-//! Contents: `progress` the table, `asked` the ways back of clients' own resets, `answers` the requests of clients.
+//! Contents: `progress` the table, `shared_map` why a copy of it is cheap, `stored` its file, `asked` the ways back of
+//! clients' own resets, `answers` the requests of clients.
 
 pub mod answers;
 mod asked;
 pub mod progress;
+mod shared_map;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -20,7 +24,6 @@ use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 use troupemq_codec::request::ConsumerOffsetTable;
 use troupemq_codec::topic::DataVersion;
-use troupemq_store::light;
 use troupemq_store::tables::{LightOffsetTable, TableFile};
 
 use crate::commit_log::MAILBOX;
@@ -32,7 +35,8 @@ use crate::saving::{Saving, in_background};
 use crate::stats::Stats;
 use asked::{Asked, WAYS_MAX};
 use progress::{Committed, Progress};
-use stored::{restored, stored, stored_light};
+pub use stored::Moment;
+use stored::restored;
 
 /// How often changed offsets are written to disk (RocketMQ: `flushConsumerOffsetInterval`).
 const PERSIST_EVERY: Duration = Duration::from_secs(5);
@@ -172,9 +176,9 @@ pub enum Forget {
     Topic(Text),
 }
 
-/// The whole table. Sent by slaves.
+/// All offsets as they are now. Sent by slaves.
 #[derive(Debug, Message)]
-#[rtype(result = "ConsumerOffsetTable")]
+#[rtype(result = "Moment")]
 pub struct AllOffsets;
 
 /// Save what changed. Sent by the node when it stops; what is answered is done when it is saved.
@@ -255,12 +259,9 @@ impl ConsumerOffsets {
             "commits of pulls are not kept: the table of offsets is full, consumerOffsetsMax is its limit");
     }
 
-    fn table(&self) -> ConsumerOffsetTable {
-        stored(&self.progress, self.version, |group| !self.is_light(group))
-    }
-
-    fn is_light(&self, group: &str) -> bool {
-        self.light.is_some() && light::is_light(group)
+    fn moment(&self) -> Moment {
+        let (progress, has_light) = (self.progress.snapshot(), self.light.is_some());
+        Moment { progress, version: self.version, has_light }
     }
 
     fn save_changes(&mut self, context: &mut Context<ConsumerOffsets>) {
@@ -276,14 +277,8 @@ impl ConsumerOffsets {
         if !self.saving.begins() {
             return;
         }
-        let (file, table) = (self.file.clone(), self.table());
-        let light = self.light.clone().map(|file| (file, stored_light(&self.progress, &table)));
-        let save = move || {
-            if let Some((file, table)) = light {
-                file.save(&table)?;
-            }
-            file.save(&table)
-        };
+        let (file, light, moment) = (self.file.clone(), self.light.clone(), self.moment());
+        let save = move || moment.save(&file, light.as_ref());
         let then = |offsets: &mut ConsumerOffsets, saved: Saved, context: &mut Context<ConsumerOffsets>| {
             if let Err(refusal) = &saved {
                 tracing::error!(remark = refusal.remark, "the offsets of consumers were not saved");
@@ -492,7 +487,7 @@ impl Handler<AllOffsets> for ConsumerOffsets {
     type Result = MessageResult<AllOffsets>;
 
     fn handle(&mut self, _: AllOffsets, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.table())
+        MessageResult(self.moment())
     }
 }
 

@@ -17,7 +17,9 @@ use crate::schedule::AllPlaces;
 
 /// GET_ALL_CONSUMER_OFFSET.
 pub async fn consumer_offsets(cast: &BrokerCast, _: &Call) -> Answer {
-    body(&cast.offsets.send(AllOffsets).await?)
+    let moment = cast.offsets.send(AllOffsets).await?;
+    let laid_out = actix_rt::task::spawn_blocking(move || body(&moment.table())).await;
+    laid_out.unwrap_or_else(|_| Err(Refusal::gone("the table of offsets")))
 }
 
 /// GET_ALL_DELAY_OFFSET.

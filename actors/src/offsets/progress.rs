@@ -12,10 +12,12 @@
 //!
 //! Deliberately absent: any check against the queue's own limits. A pull beyond them is told where to go on.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 use troupemq_codec::Text;
+
+use super::shared_map::SharedMap;
 
 /// Commits after which the version of the table moves (RocketMQ: `consumerOffsetUpdateVersionStep`).
 pub const VERSION_STEP: u64 = 500;
@@ -65,10 +67,28 @@ struct SentBack {
 /// Progress of the queues of one topic, for one group.
 type Queues = BTreeMap<i32, QueueProgress>;
 
+/// Progress of one group, by topic.
+type Topics = SharedMap<Queues>;
+
+/// The progress of all groups as it was at one moment; taking it copies nothing of it.
+#[derive(Debug, Clone)]
+pub struct Snapshot(SharedMap<Topics>);
+
+impl Snapshot {
+    /// Every stored offset as (group, topic, queue id, next offset), for the table on disk.
+    pub fn stored(&self) -> impl Iterator<Item = (&Text, &Text, i32, i64)> {
+        self.0.iter().flat_map(|(group, topics)| {
+            topics.iter().flat_map(move |(topic, queues)| {
+                queues.iter().filter_map(move |(id, queue)| Some((group, topic, *id, queue.committed?)))
+            })
+        })
+    }
+}
+
 /// Committed offsets, pending resets and pulled offsets of all groups.
 #[derive(Debug)]
 pub struct Progress {
-    groups: HashMap<Text, HashMap<Text, Queues>>,
+    groups: SharedMap<Topics>,
     queue_count: usize,
     queues_max: usize,
     commits: u64,
@@ -81,7 +101,7 @@ impl Progress {
     /// A table that keeps the progress of so many queues; a commit for one more is refused.
     pub fn with_room_for(queues_max: usize) -> Progress {
         Progress {
-            groups: HashMap::new(),
+            groups: SharedMap::default(),
             queue_count: 0,
             queues_max,
             commits: 0,
@@ -211,7 +231,7 @@ impl Progress {
     /// Topics in which the group has stored offsets; what it only pulled does not count.
     #[must_use]
     pub fn topics_of(&self, group: &str) -> Vec<Text> {
-        let topics = self.groups.get(group).into_iter().flatten();
+        let topics = self.groups.get(group).into_iter().flat_map(SharedMap::iter);
         topics.filter(|(_, queues)| has_stored(queues)).map(|(topic, _)| topic.clone()).collect()
     }
 
@@ -247,32 +267,35 @@ impl Progress {
 
     /// Forgets a group, after its deletion.
     pub fn remove_group(&mut self, group: &str) {
-        let removed = self.groups.remove(group);
-        self.forget(removed.into_iter().flat_map(HashMap::into_values).collect());
+        if let Some(topics) = self.groups.remove(group) {
+            topics.iter().for_each(|(_, queues)| self.forget(queues));
+        }
     }
 
     /// Forgets a topic in every group, after its deletion.
     pub fn remove_topic(&mut self, topic: &str) {
-        let removed = self.groups.values_mut().filter_map(|topics| topics.remove(topic)).collect();
-        self.groups.retain(|_, topics| !topics.is_empty());
-        self.forget(removed);
-    }
-
-    fn forget(&mut self, removed: Vec<Queues>) {
-        for queue in removed.iter().flat_map(BTreeMap::values) {
-            self.queue_count -= 1;
-            self.resets_pending -= usize::from(queue.reset.is_some());
+        let of_topic = self.groups.iter().filter(|(_, topics)| topics.get(topic).is_some());
+        let groups: Vec<Text> = of_topic.map(|(group, _)| group.clone()).collect();
+        for group in groups {
+            let Some(topics) = self.groups.get_mut(&group) else { continue };
+            let removed = topics.remove(topic);
+            if topics.is_empty() {
+                self.groups.remove(&group);
+            }
+            removed.iter().for_each(|queues| self.forget(queues));
         }
-        self.is_changed |= !removed.is_empty();
     }
 
-    /// Every stored offset as (group, topic, queue id, next offset), for the table on disk.
-    pub fn stored(&self) -> impl Iterator<Item = (&Text, &Text, i32, i64)> {
-        self.groups.iter().flat_map(|(group, topics)| {
-            topics.iter().flat_map(move |(topic, queues)| {
-                queues.iter().filter_map(move |(id, queue)| Some((group, topic, *id, queue.committed?)))
-            })
-        })
+    fn forget(&mut self, removed: &Queues) {
+        self.queue_count -= removed.len();
+        self.resets_pending -= removed.values().filter(|queue| queue.reset.is_some()).count();
+        self.is_changed = true;
+    }
+
+    /// What there is now, for who needs all of it and may take the time for that.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.groups.clone())
     }
 
     /// Whether something changed since the last call, and by how many versions.
@@ -298,8 +321,8 @@ impl Progress {
         if self.is_full() {
             return self.known_mut(group, topic, queue_id);
         }
-        let topics = self.groups.entry(group.clone()).or_default();
-        Some(match topics.entry(topic.clone()).or_default().entry(queue_id) {
+        let queues = self.groups.get_or_default(group).get_or_default(topic);
+        Some(match queues.entry(queue_id) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 self.queue_count += 1;
@@ -432,7 +455,7 @@ mod tests {
         progress.remove_topic("t");
         assert_eq!((progress.resets_pending(), progress.topics_of("g")), (0, vec![text("other")]));
         progress.remove_group("g");
-        assert_eq!(progress.stored().count(), 0);
+        assert_eq!(progress.snapshot().stored().count(), 0);
         assert_eq!(progress.groups_of("other"), Vec::<Text>::new());
     }
 
@@ -471,7 +494,8 @@ mod tests {
         let (mut progress, group, topic) = (Progress::with_room_for(1000), text("g"), text("t"));
         progress.note_pulled(&group, &topic, 1, (0, 5));
         progress.commit(&group, &topic, 0, 9);
-        let stored: Vec<_> = progress.stored().map(|(g, t, id, at)| (g.clone(), t.clone(), id, at)).collect();
+        let snapshot = progress.snapshot();
+        let stored: Vec<_> = snapshot.stored().map(|(g, t, id, at)| (g.clone(), t.clone(), id, at)).collect();
         assert_eq!(stored, vec![(group, topic, 0, 9)]);
     }
 }
