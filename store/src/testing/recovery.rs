@@ -10,6 +10,7 @@
 //! The first byte chooses the file, the rest is its content, written over its beginning.
 
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -77,15 +78,21 @@ fn killed() -> &'static Path {
     made.path()
 }
 
-/// Copies a file, or a folder with all that is in it: what a kill would leave of a store that is open.
+/// Copies a folder with all that is in it: what a kill would leave of a store that is open.
 pub fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    if from.is_file() {
-        return std::fs::copy(from, to).map(drop);
-    }
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        copy(&entry.path(), &to.join(entry.file_name()))?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+            continue;
+        }
+        match std::fs::copy(entry.path(), to) {
+            // It was made ready for later, and has got its name meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            copied => drop(copied?),
+        }
     }
     Ok(())
 }
