@@ -209,14 +209,15 @@ async fn serve(
     let store = config.broker.as_ref().map(|part| part.store.dir.display().to_string());
     troupemq_actors::net::listener::raise_open_files();
     let node = Node::start(config).map_err(|error| Failure::Other(error.to_string()))?;
-    if !node.registered(REGISTRATION_MAX).await {
-        tracing::warn!("not all name servers know the broker yet");
-    }
-    greet(&node, store.as_deref());
+    // Before anybody is told that it runs: who reads the greeting may stop it at once.
     let unwatched = |cause| Failure::Io { what: "cannot watch for signals", cause };
     let mut interrupted = signal(SignalKind::interrupt()).map_err(unwatched)?;
     let mut terminated = signal(SignalKind::terminate()).map_err(unwatched)?;
     let mut hung_up = signal(SignalKind::hangup()).map_err(unwatched)?;
+    if !node.registered(REGISTRATION_MAX).await {
+        tracing::warn!("not all name servers know the broker yet");
+    }
+    greet(&node, store.as_deref());
     loop {
         tokio::select! {
             _ = interrupted.recv() => tracing::info!("interrupted, stopping"),
