@@ -51,11 +51,6 @@ use crate::topic::counters::Pair;
 use crate::topics::{Attend, Topics};
 use crate::transaction::TransactionChecker;
 
-/// Bytes at the end of the log that are still in memory, if they have been there and the memory is large enough.
-const HOT_BYTES: u64 = 1 << 30;
-/// The part of the memory, as a divisor, that they may be.
-const HOT_SHARE: u64 = 8;
-
 /// One line of the cast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Role {
@@ -204,8 +199,8 @@ pub struct BrokerCast {
     pub message_ids: PlaceIds,
     /// Memory of the machine, in bytes.
     pub memory_bytes: u64,
-    /// End of the log when the node started: what comes behind has been in memory.
-    pub(crate) hot_from: u64,
+    /// End of the log when the node started: what comes behind has surely been in memory.
+    pub hot_from: u64,
 }
 
 /// What the handlers of a name server know. Shared behind an `Arc`.
@@ -229,12 +224,6 @@ impl BrokerCast {
     /// Epoch milliseconds.
     pub fn now_ms(&self) -> i64 {
         self.clock.0.now_ms()
-    }
-
-    /// What was written to the log from here on is in memory: it came since the start, and not long ago.
-    pub fn hot_from(&self) -> u64 {
-        let hot_bytes = HOT_BYTES.min(self.memory_bytes / HOT_SHARE);
-        self.hot_from.max(self.log.wrote_to().saturating_sub(hot_bytes))
     }
 
     /// How long messages are kept, in ms.

@@ -31,8 +31,6 @@ pub struct ColdReaders(Arc<Lines<Job>>);
 #[derive(Debug)]
 struct Job {
     ranges: Vec<(u64, usize)>,
-    /// Units of its queue.
-    units: usize,
     parcel: Box<Parcel>,
 }
 
@@ -78,23 +76,22 @@ impl ColdReaders {
     /// # Errors
     /// The pull itself and why it is refused, if it finds no room: its arbiter must not wait for the disk.
     pub(crate) fn fetch(&self, reading: Reading, parcel: Box<Parcel>) -> Result<(), (Box<Parcel>, Refusal)> {
-        let lined_up = self.0.line_up(Job { ranges: reading.cold, units: reading.cold_units, parcel });
-        lined_up.map_err(|job| (job.parcel, no_room(&job.ranges, job.units)))
+        let lined_up = self.0.line_up(Job { ranges: reading.cold, parcel });
+        lined_up.map_err(|job| (job.parcel, no_room(&job.ranges)))
     }
 }
 
-fn no_room(ranges: &[(u64, usize)], units: usize) -> Refusal {
+fn no_room(ranges: &[(u64, usize)]) -> Refusal {
     let bytes: usize = ranges.iter().map(|(_, len)| len).sum();
     let remark = format!(
-        "{bytes} bytes and {units} units of the queue must be read from the disk, and {WAITING_MAX} pulls wait for \
-         each of {THREADS} threads that do so already; try again later"
+        "{bytes} bytes must be read from the disk, and {WAITING_MAX} pulls wait for each of {THREADS} threads that do \
+         so already; try again later"
     );
     Refusal::new(ResponseCode::SYSTEM_BUSY, remark)
 }
 
 fn work(jobs: &Receiver<Job>, log: &LogReader) {
     while let Ok(job) = jobs.recv() {
-        job.parcel.resolved.queue.units.fetch(job.parcel.header.queue_offset, job.units);
         for (log_offset, len) in job.ranges {
             let touched = log.look(log_offset, len, |bytes| {
                 bytes.iter().step_by(PAGE_BYTES).fold(0_u8, |sum, byte| sum ^ byte)
@@ -132,11 +129,13 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_is_told_how_much_was_wanted_and_how_many_wait() {
-        let refusal = no_room(&[(0, 4096), (8192, 100)], 800);
+        let refusal = no_room(&[(0, 4096), (8192, 100)]);
         assert_eq!(refusal.code, ResponseCode::SYSTEM_BUSY);
-        assert!(refusal.remark.starts_with(
-            "4196 bytes and 800 units of the queue must be read from the disk, and 1024 pulls wait for each of 2"
-        ));
+        assert!(
+            refusal
+                .remark
+                .starts_with("4196 bytes must be read from the disk, and 1024 pulls wait for each of 2")
+        );
     }
 
     #[test]

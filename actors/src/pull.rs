@@ -35,7 +35,7 @@ use crate::net::turn::{Came, answer};
 use crate::net::wire::Wire;
 use crate::net::{Link, Refusal};
 use crate::offsets::{GroupQueue, Published, TakeReset, WouldKeep};
-use crate::pull::read::{Bounds, Fetched, Reading, Source, Status};
+use crate::pull::read::{Bounds, Reading, Source, Status};
 use crate::queue::{OnHold, Park};
 use crate::rebalance::WhenSubscribed;
 use crate::router::Served;
@@ -60,8 +60,8 @@ pub struct Parcel {
     pub wakened: Option<Wakened>,
     /// When it wants its answer at the latest, once it was held, in monotonic nanoseconds.
     pub deadline: Option<u64>,
-    /// What a cold reader has fetched of what it wants.
-    pub fetched: Fetched,
+    /// Whether a cold reader has fetched what it wants.
+    pub is_warm: bool,
     /// Why the offset that it commits is not kept, if it is not.
     pub not_kept: Option<String>,
 }
@@ -163,7 +163,7 @@ pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, came: &Came<'_>, vi
     let Ok(resolved) = check::resolve(cast, &wire.link, view.code, &pull) else {
         return take_in(wire, cast, came.command(view));
     };
-    let reading = read(cast, &resolved, &pull, Fetched::Nothing);
+    let reading = read(cast, &resolved, &pull, false);
     if reading.count > 0 && !reading.is_cold() {
         let asked = Asked {
             opaque: view.opaque,
@@ -249,7 +249,7 @@ fn parcel(
         resolved,
         wakened: None,
         deadline: None,
-        fetched: Fetched::Nothing,
+        is_warm: false,
         not_kept: None,
     })
 }
@@ -309,14 +309,24 @@ fn check_again(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>)
 }
 
 fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, parcel: Box<Parcel>) {
-    let reading = read(cast, &parcel.resolved, &parcel.header.view(), parcel.fetched);
+    let reading = read(cast, &parcel.resolved, &parcel.header.view(), parcel.is_warm);
     settle(wire, cast, parcel, reading);
 }
 
 /// Does what follows from what a pull found.
-fn settle(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, parcel: Box<Parcel>, reading: Reading) {
-    if reading.is_cold() && parcel.fetched != Fetched::All {
-        return fetch(wire, cast, parcel, reading);
+fn settle(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>, reading: Reading) {
+    if reading.is_cold() && !parcel.is_warm {
+        parcel.is_warm = true;
+        cast.stats.cold_pull();
+        let bytes = reading.cold.iter().map(|(_, len)| i64::try_from(*len).unwrap_or(i64::MAX)).sum();
+        let group = Text::from(parcel.header.group.as_str());
+        if let Err(busy) = cast.cold_flow.read(&group, bytes, &cast.config.load(), cast.now_ms()) {
+            return reply::refuse(wire, &parcel.request, busy.into());
+        }
+        if let Err((parcel, full)) = cast.cold.fetch(reading, parcel) {
+            reply::refuse(wire, &parcel.request, full.into());
+        }
+        return;
     }
     let may_wait = parcel.header.sys_flag & PULL_SUSPENDS != 0 && parcel.wakened.is_none();
     if reading.status.is_nothing_new(parcel.header.queue_offset) && may_wait {
@@ -330,22 +340,6 @@ fn settle(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, parcel: Box<Parcel>, reading:
         tell_progress(cast, &parcel.asked(), &reading);
     }
     hand_out(wire, cast, &parcel.asked(), reading);
-}
-
-/// Has a cold reader fetch what a pull wants: its units, and when it is back what they point to.
-fn fetch(wire: &Rc<Wire>, cast: &BrokerCast, mut parcel: Box<Parcel>, reading: Reading) {
-    if parcel.fetched == Fetched::Nothing {
-        cast.stats.cold_pull();
-    }
-    parcel.fetched = if reading.cold_units > 0 { Fetched::Units } else { Fetched::All };
-    let bytes = reading.cold.iter().map(|(_, len)| i64::try_from(*len).unwrap_or(i64::MAX)).sum();
-    let group = Text::from(parcel.header.group.as_str());
-    if let Err(busy) = cast.cold_flow.read(&group, bytes, &cast.config.load(), cast.now_ms()) {
-        return reply::refuse(wire, &parcel.request, busy.into());
-    }
-    if let Err((parcel, full)) = cast.cold.fetch(reading, parcel) {
-        reply::refuse(wire, &parcel.request, full.into());
-    }
 }
 
 /// Counts what a pull found and answers it.
@@ -363,10 +357,10 @@ fn hand_out(wire: &Rc<Wire>, cast: &BrokerCast, asked: &Asked<'_>, reading: Read
     reply::write(wire, asked, reading);
 }
 
-fn read(cast: &BrokerCast, about: &check::Resolved, pull: &PullView<'_>, fetched: Fetched) -> Reading {
+fn read(cast: &BrokerCast, about: &check::Resolved, pull: &PullView<'_>, is_warm: bool) -> Reading {
     let bounds = Bounds {
-        fetched,
-        ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from(), pull.messages_max)
+        is_warm,
+        ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, pull.messages_max)
     };
     let source = Source { units: &about.queue.units, log: &cast.log, selects: &about.selects, bounds };
     let began = cast.clock().nanos();

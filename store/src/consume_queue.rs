@@ -16,7 +16,6 @@
 //! | `batch.rs` | batch queues: searching for the unit of an offset |
 //! | `by_time.rs` | offset by time |
 //! | `expire.rs` | moving the minimum, deleting what expired |
-//! | `resident.rs` | what of it is in memory |
 //! | `recover.rs` | finding the end after a start, cutting at the end of the log |
 //! | `extension.rs` | filter bits beside a queue |
 //! | `table.rs` | all queues of a store |
@@ -28,7 +27,6 @@ mod expire;
 mod extension;
 mod files;
 mod recover;
-mod resident;
 mod table;
 mod unit;
 mod units;

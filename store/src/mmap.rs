@@ -74,7 +74,7 @@ impl Mapping {
 
     /// Asks for `range` to be read from the disk in the background.
     pub fn will_need(&self, range: Range<usize>) -> io::Result<()> {
-        let Some((at, len)) = pages(&self.raw, range) else { return Ok(()) };
+        let Some((at, len)) = self.pages(range) else { return Ok(()) };
         self.raw.advise_range(Advice::WillNeed, at, len)
     }
 
@@ -97,7 +97,30 @@ impl Mapping {
 
     /// Whether every page of `range` is in memory, so that reading it waits for no disk.
     pub fn is_resident(&self, range: Range<usize>) -> bool {
-        is_resident(&self.raw, range)
+        const PAGES_MAX: usize = 256;
+        let Some((mut at, mut len)) = self.pages(range) else { return true };
+        let mut flags = [0_u8; PAGES_MAX];
+        while len > 0 {
+            let step = len.min(PAGES_MAX * PAGE_BYTES);
+            let start = self.raw.as_mut_ptr().wrapping_add(at).cast();
+            // SAFETY: `at..at + step` lies in the map (`pages` clips it), `at` is a multiple of the
+            // page size, and `flags` has one byte for each page of `step`.
+            let answer = unsafe { libc::mincore(start, step, flags.as_mut_ptr()) };
+            let pages = step.div_ceil(PAGE_BYTES);
+            if answer != 0 || flags.iter().take(pages).any(|flag| flag & 1 == 0) {
+                return false;
+            }
+            at += step;
+            len -= step;
+        }
+        true
+    }
+
+    /// The pages that hold `range`, clipped to the map, as start and length in bytes.
+    fn pages(&self, range: Range<usize>) -> Option<(usize, usize)> {
+        let at = range.start / PAGE_BYTES * PAGE_BYTES;
+        let end = range.end.min(self.len());
+        (at < end).then(|| (at, end - at))
     }
 }
 
@@ -229,11 +252,6 @@ impl WordMap {
         self.raw.advise(if more { Advice::Normal } else { Advice::Random })
     }
 
-    /// Whether every page of `range` is in memory, so that reading it waits for no disk.
-    pub fn is_resident(&self, range: Range<usize>) -> bool {
-        is_resident(&self.raw, range)
-    }
-
     /// Has the disk take every changed page; blocks.
     pub fn flush(&self) -> io::Result<()> {
         self.raw.flush()
@@ -254,34 +272,6 @@ fn map_whole(file: &File, len: usize) -> io::Result<MmapRaw> {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than its map"));
     }
     MmapOptions::new().len(len).map_raw(file)
-}
-
-/// Whether every page of `range` of a map is in memory.
-fn is_resident(raw: &MmapRaw, range: Range<usize>) -> bool {
-    const PAGES_MAX: usize = 256;
-    let Some((mut at, mut len)) = pages(raw, range) else { return true };
-    let mut flags = [0_u8; PAGES_MAX];
-    while len > 0 {
-        let step = len.min(PAGES_MAX * PAGE_BYTES);
-        let start = raw.as_mut_ptr().wrapping_add(at).cast();
-        // SAFETY: `at..at + step` lies in the map (`pages` clips it), `at` is a multiple of the
-        // page size, and `flags` has one byte for each page of `step`.
-        let answer = unsafe { libc::mincore(start, step, flags.as_mut_ptr()) };
-        let pages = step.div_ceil(PAGE_BYTES);
-        if answer != 0 || flags.iter().take(pages).any(|flag| flag & 1 == 0) {
-            return false;
-        }
-        at += step;
-        len -= step;
-    }
-    true
-}
-
-/// The pages that hold `range`, clipped to the map, as start and length in bytes.
-fn pages(raw: &MmapRaw, range: Range<usize>) -> Option<(usize, usize)> {
-    let at = range.start / PAGE_BYTES * PAGE_BYTES;
-    let end = range.end.min(raw.len());
-    (at < end).then(|| (at, end - at))
 }
 
 #[cfg(test)]

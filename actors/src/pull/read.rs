@@ -51,17 +51,6 @@ pub enum Status {
     OffsetReset,
 }
 
-/// What cold readers have fetched for a pull: its units first, which tell what else it wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fetched {
-    /// Nothing.
-    Nothing,
-    /// The units of its queue.
-    Units,
-    /// All it wants.
-    All,
-}
-
 /// The bounds of one read.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -75,10 +64,10 @@ pub struct Bounds {
     pub far: (usize, usize),
     /// Distance from the end of the log beyond which a message counts as far, in bytes.
     pub far_bytes: u64,
-    /// What was written to the log from here on is in memory.
+    /// What was written from here on has surely been in memory.
     pub hot_from: u64,
-    /// What a cold reader has fetched.
-    pub fetched: Fetched,
+    /// Whether a cold reader has fetched what is wanted.
+    pub is_warm: bool,
 }
 
 /// Where to look.
@@ -117,8 +106,6 @@ pub struct Reading {
     pub is_far: bool,
     /// The ranges of the log that are not in memory: log offset and length.
     pub cold: Vec<(u64, usize)>,
-    /// Units that are not in memory, or some of them, and tell nothing therefore; 0 = they were read.
-    pub cold_units: usize,
 }
 
 impl Status {
@@ -172,19 +159,15 @@ impl Bounds {
             far: (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
             far_bytes: memory_bytes / 100 * config.access_message_in_memory_max_ratio,
             hot_from,
-            fetched: Fetched::Nothing,
+            is_warm: false,
         }
-    }
-
-    fn is_warm(&self) -> bool {
-        self.fetched == Fetched::All
     }
 }
 
 impl Reading {
     /// Whether something it found must be read from the disk first.
     pub fn is_cold(&self) -> bool {
-        !self.cold.is_empty() || self.cold_units > 0
+        !self.cold.is_empty()
     }
 
     /// What a pull is answered whose group is to go on at `queue_offset`.
@@ -204,7 +187,6 @@ impl Reading {
             took_ms: 0,
             is_far: false,
             cold: Vec::new(),
-            cold_units: 0,
         }
     }
 }
@@ -225,12 +207,8 @@ pub fn read(source: &Source<'_>, offset: i64) -> Reading {
     if offset > max {
         return ended(Status::OffsetOverflowBadly, max);
     }
-    let Bounds { fetched, scan_max, hot_from, .. } = source.bounds;
-    if fetched == Fetched::Nothing && !source.units.is_resident(offset, scan_max, hot_from) {
-        return Reading { cold_units: scan_max, ..ended(Status::OffsetFoundNull, offset) };
-    }
     let mut gathering = Gathering::new(source, ended(Status::OffsetFoundNull, offset));
-    source.units.units(offset, scan_max).each_while(|unit| gathering.look_at(unit));
+    source.units.units(offset, source.bounds.scan_max).each_while(|unit| gathering.look_at(unit));
     gathering.finish()
 }
 
@@ -315,7 +293,7 @@ impl<'a> Gathering<'a> {
             return Some(false);
         }
         let size = usize::try_from(unit.size).unwrap_or(usize::MAX);
-        if !bounds.is_warm() && unit.log_offset < bounds.hot_from && !log.is_resident(unit.log_offset, size) {
+        if !bounds.is_warm && unit.log_offset < bounds.hot_from && !log.is_resident(unit.log_offset, size) {
             let ahead = usize::try_from(self.log_end - unit.log_offset).unwrap_or(usize::MAX);
             self.reading.cold.push((unit.log_offset, ahead.min(AHEAD_BYTES).max(size)));
             return None;
@@ -359,7 +337,7 @@ impl<'a> Gathering<'a> {
     fn cut(&mut self) {
         let Some((from, to)) = self.open.take() else { return };
         let bounds = &self.source.bounds;
-        if !self.doubtful.is_empty() || (!bounds.is_warm() && from < bounds.hot_from) {
+        if !self.doubtful.is_empty() || (!bounds.is_warm && from < bounds.hot_from) {
             return self.cut_with_care(from, to);
         }
         self.add_range(from, to);
@@ -370,7 +348,7 @@ impl<'a> Gathering<'a> {
         let len = usize::try_from(to - from).unwrap_or(usize::MAX);
         let Source { log, bounds, .. } = self.source;
         let doubtful = std::mem::take(&mut self.doubtful);
-        if !bounds.is_warm() && from < bounds.hot_from && !log.is_resident(from, len) {
+        if !bounds.is_warm && from < bounds.hot_from && !log.is_resident(from, len) {
             self.reading.cold.push((from, len));
         } else if doubtful.iter().any(|unit| !self.is_right(unit)) {
             return self.cut_apart((from, to), &doubtful);

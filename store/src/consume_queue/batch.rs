@@ -7,34 +7,22 @@
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 
+use super::ConsumeQueue;
 use super::unit::BATCH_UNIT_BYTES;
-use super::{ConsumeQueue, Unit};
 
 const BYTES: u64 = BATCH_UNIT_BYTES as u64;
 
 impl ConsumeQueue {
     /// Byte position of the unit that holds the message with this offset.
     pub(super) fn batch_position(&self, queue_offset: i64) -> Option<u64> {
-        let Ok(found) =
-            self.search_batch(queue_offset, |position| Ok::<_, Infallible>(self.unit_at(position)));
-        found
-    }
-
-    /// The same where the units, read by `unit_at`, may not be had.
-    pub(super) fn search_batch<E>(
-        &self,
-        queue_offset: i64,
-        unit_at: impl Fn(u64) -> Result<Option<Unit>, E>,
-    ) -> Result<Option<u64>, E> {
-        let Some(first) = self.files.list().first().map(|file| file.start() / BYTES) else { return Ok(None) };
+        let first = self.files.list().first()?.start() / BYTES;
         let end = self.end.load(Ordering::Acquire) / BYTES;
         let starts_after =
-            |index: u64| Ok(unit_at(index * BYTES)?.is_none_or(|unit| unit.queue_offset > queue_offset));
-        let behind = try_search(first, end, starts_after)?;
-        let last = behind.checked_sub(1).filter(|index| *index >= first);
-        let Some(position) = last.map(|index| index * BYTES) else { return Ok(None) };
-        let holds = unit_at(position)?.is_some_and(|unit| queue_offset < unit.next_offset());
-        Ok(holds.then_some(position))
+            |index: u64| self.unit_at(index * BYTES).is_none_or(|unit| unit.queue_offset > queue_offset);
+        let behind = search(first, end, starts_after);
+        let position = behind.checked_sub(1).filter(|index| *index >= first)? * BYTES;
+        let unit = self.unit_at(position)?;
+        (queue_offset < unit.next_offset()).then_some(position)
     }
 }
 
