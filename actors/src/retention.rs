@@ -235,42 +235,20 @@ fn told(gone: Result<usize, StoreError>) -> Gone {
 mod tests {
     use std::path::Path;
 
-    use troupemq_codec::message::NewRecord;
-    use troupemq_store::testing::copy_dir;
-    use troupemq_store::{AppendBatch, ManualClock, Opened, open};
+    use troupemq_store::testing::{Sample, copy_dir, small_files};
+    use troupemq_store::{ManualClock, Opened, open};
 
     use super::*;
 
     /// A store of two topics in several segments, idle: everything is flushed and in the checkpoint.
     fn idle(dir: &Path) -> Upkeep {
-        let config = StoreConfig {
-            log_segment_bytes: 65_536,
-            queue_file_bytes: 1_200,
-            recycled_max: 0,
-            disk_free_floor_bytes: 0,
-            disk_full_percent: 100,
-            disk_clean_percent: 99,
-            disk_used_max_percent: 95,
-            ..StoreConfig::in_dir(dir)
-        };
         let clock = Arc::new(ManualClock::at(i64::MAX / 2));
-        let opened = open(config, clock.clone()).expect("a new store opens");
-        let Opened { mut log, reader, mut flusher, mut dispatch, queues, marks, keeper, config, .. } = opened;
+        let mut opened = open(small_files(dir), clock.clone()).expect("a new store opens");
         for number in 0..400 {
             let topic = if number % 2 == 0 { "Kept" } else { "Other" };
-            let queue = queues.open_or_create(topic, 0).expect("a topic");
-            let mut batch = AppendBatch::default();
-            let record = NewRecord {
-                topic,
-                body: &[1; 1_000],
-                properties: &[b"UNIQ_KEY\x01k\x02"],
-                ..NewRecord::PLAIN
-            };
-            record.encode(&mut batch.bytes).expect("a short message");
-            batch.push(0, queue, 1, 0);
-            let appended = log.append(&mut batch, 1).expect("there is room");
-            dispatch.dispatch(&batch, &appended).expect("there is room");
+            Sample { queue_id: 0, fill: 1, body_bytes: 1_000 }.store(&mut opened, topic, 1);
         }
+        let Opened { reader, mut flusher, dispatch, queues, marks, keeper, config, .. } = opened;
         flusher.flush().expect("the disk takes it");
         let mut upkeep = Upkeep {
             marks,
@@ -290,8 +268,7 @@ mod tests {
     fn after_a_kill(dir: &Path) -> Opened {
         let killed = tempfile::tempdir().expect("a folder");
         copy_dir(dir, killed.path()).expect("the store is copied");
-        let config = StoreConfig { log_segment_bytes: 65_536, ..StoreConfig::in_dir(killed.path()) };
-        open(config, Arc::new(ManualClock::at(0))).expect("what a kill leaves opens")
+        open(small_files(killed.path()), Arc::new(ManualClock::at(0))).expect("what a kill leaves opens")
     }
 
     #[test]

@@ -342,17 +342,11 @@ mod tests {
     use super::scan::{Look, Step, step};
     use super::*;
     use crate::config::StoreConfig;
-    use crate::testing::Sample;
+    use crate::testing::{Sample, small_files};
     use crate::{ManualClock, Opened, open};
 
     fn opened(dir: &tempfile::TempDir, flush: FlushMode) -> Opened {
-        let config = StoreConfig {
-            log_segment_bytes: 65_536,
-            disk_free_floor_bytes: 0,
-            disk_full_percent: 100,
-            flush,
-            ..StoreConfig::in_dir(dir.path())
-        };
+        let config = StoreConfig { flush, ..small_files(dir.path()) };
         open(config, Arc::new(ManualClock::at(0))).unwrap()
     }
 

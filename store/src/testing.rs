@@ -7,6 +7,7 @@
 mod recovery;
 mod sample;
 mod sha256;
+mod small;
 mod unpack;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use tempfile::TempDir;
 pub use self::recovery::{copy as copy_dir, recover_from};
 pub use self::sample::{Random, Sample};
 pub use self::sha256::sha256_hex;
+pub use self::small::{close_well, small_files};
 
 /// Names of all sets of `tests/golden/store`.
 pub const GOLDEN_SETS: &[&str] = &[

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use super::*;
 use crate::SystemClock;
-use crate::testing::{GOLDEN_SETS, GoldenStore, Sample};
+use crate::testing::{GOLDEN_SETS, GoldenStore, Sample, close_well, small_files};
 
 fn check(dir: &Path) -> (Summary, Vec<Finding>) {
     // The settings the sets of Java were written with.
@@ -69,26 +69,13 @@ fn damage_is_told_with_its_file_and_healed_by_a_rebuild() {
 
 /// A store of ours with several files of queues and index, closed.
 fn many_files(dir: &Path) -> StoreConfig {
-    let config = StoreConfig {
-        log_segment_bytes: 65_536,
-        queue_file_bytes: 1_200,
-        index_slots_max: 25,
-        index_entries_max: 100,
-        disk_free_floor_bytes: 0,
-        disk_full_percent: 100,
-        ..StoreConfig::in_dir(dir)
-    };
+    let config = StoreConfig { index_slots_max: 25, index_entries_max: 100, ..small_files(dir) };
     let mut opened = open(config.clone(), clock()).unwrap();
     for number in 0..400_u16 {
-        let queue_id = i32::from(number % 2);
-        let queue = opened.queues.open_or_create(Sample::TOPIC, queue_id).unwrap();
-        let mut batch = crate::AppendBatch::default();
-        Sample { queue_id, fill: 1, body_bytes: 10 }.push(&mut batch, &queue);
-        let appended = opened.log.append(&mut batch, 1_000).unwrap();
-        opened.dispatch.dispatch(&batch, &appended).unwrap();
+        let sample = Sample { queue_id: i32::from(number % 2), fill: 1, body_bytes: 10 };
+        sample.store(&mut opened, Sample::TOPIC, 1_000);
     }
-    let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
-    close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
+    close_well(opened);
     config
 }
 
@@ -145,8 +132,7 @@ fn an_old_file_of_the_index_that_is_gone_short_long_or_from_another_time_is_made
             damage(&index[which], &index);
             let opened = open(config, clock()).unwrap();
             assert!(opened.report.was_closed && opened.report.replayed > 0, "{name} {which}");
-            let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
-            close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
+            close_well(opened);
             assert_eq!(check(dir.path()).1, vec![], "{name} {which}");
             assert_eq!(files_of(&dir.path().join("index")), index, "{name} {which}");
         }
@@ -166,8 +152,7 @@ fn an_old_file_of_a_queue_that_lost_an_end_or_comes_from_elsewhere_is_made_again
         }
         let opened = open(config, clock()).unwrap();
         assert!(opened.report.was_closed && opened.report.was_rebuilt, "{damage}");
-        let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
-        close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
+        close_well(opened);
         assert_eq!(check(dir.path()).1, vec![], "{damage}");
     }
 }

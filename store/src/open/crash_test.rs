@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::commit_log::batch::AppendBatch;
 use crate::config::FlushMode;
-use crate::testing::{Random, Sample};
+use crate::testing::{Random, Sample, close_well, small_files};
 
 /// One appended message, as the model keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,15 +25,7 @@ pub(super) struct Kept {
 }
 
 pub(super) fn config(dir: &TempDir) -> StoreConfig {
-    StoreConfig {
-        log_segment_bytes: 65_536,
-        queue_file_bytes: 1_200,
-        index_slots_max: 500,
-        index_entries_max: 1_200,
-        disk_free_floor_bytes: 0,
-        disk_full_percent: 100,
-        ..StoreConfig::in_dir(dir.path())
-    }
+    StoreConfig { recycled_max: 1, ..small_files(dir.path()) }
 }
 
 pub(super) fn open_one(config: StoreConfig) -> Opened {
@@ -90,8 +82,7 @@ pub(super) fn assert_recovers(dir: &TempDir, kept: &[Kept], random: &mut Random)
     assert_holds(&opened, kept);
     let mut all = kept.to_vec();
     all.extend(fill(&mut opened, random, 20));
-    let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
-    close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
+    close_well(opened);
     let opened = open_one(config(dir));
     assert!(opened.report.was_closed && opened.report.replayed == 0);
     assert_holds(&opened, &all);

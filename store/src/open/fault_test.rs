@@ -11,22 +11,13 @@ use super::*;
 use crate::commit_log::batch::AppendBatch;
 use crate::config::FlushMode;
 use crate::faults::{Op, arm};
-use crate::testing::{Random, Sample};
+use crate::testing::{Random, Sample, small_files};
 
 const NO_SPACE: i32 = 28;
 const IO_ERROR: i32 = 5;
 
 fn config(dir: &TempDir, flush: FlushMode) -> StoreConfig {
-    StoreConfig {
-        log_segment_bytes: 65_536,
-        queue_file_bytes: 1_200,
-        index_slots_max: 500,
-        index_entries_max: 1_200,
-        disk_free_floor_bytes: 0,
-        disk_full_percent: 100,
-        flush,
-        ..StoreConfig::in_dir(dir.path())
-    }
+    StoreConfig { flush, recycled_max: 1, ..small_files(dir.path()) }
 }
 
 fn try_open(dir: &TempDir, flush: FlushMode) -> Result<Opened, StoreError> {

@@ -11,18 +11,13 @@ use troupemq_codec::message::{NewRecord, RecordView};
 
 use super::*;
 use crate::commit_log::batch::AppendBatch;
-use crate::testing::{GOLDEN_SETS, GoldenStore, MessageFoundByJava, sha256_hex};
+use crate::testing::{GOLDEN_SETS, GoldenStore, MessageFoundByJava, close_well, sha256_hex};
 
 /// Near the newest store time of the sets.
 const NOW_MS: i64 = 1_795_969_000_000;
 
 fn open_dir(dir: &Path) -> Opened {
     open(StoreConfig::in_dir(dir), Arc::new(crate::SystemClock::new())).unwrap()
-}
-
-fn close_all(opened: Opened) {
-    let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
-    close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
 }
 
 /// Compares positions and every message with what Java found.
@@ -112,7 +107,7 @@ fn a_store_of_java_goes_on_and_opens_again() {
         let mut opened = open_dir(&golden.dir());
         let first = append(&mut opened, "GoldNew", 100);
         assert_eq!(first[0].1, 0);
-        close_all(opened);
+        close_well(opened);
         assert!(!golden.dir().join("abort").try_exists().unwrap());
 
         let mut again = open_dir(&golden.dir());
@@ -170,7 +165,7 @@ fn missing_queue_folders_are_built_again_from_the_log() {
 #[test]
 fn one_missing_queue_is_noticed_after_a_clean_stop() {
     let golden = GoldenStore::unpack("plain-clean");
-    close_all(open_dir(&golden.dir()));
+    close_well(open_dir(&golden.dir()));
     std::fs::remove_dir_all(golden.dir().join("consumequeue/GoldPlainA/1")).unwrap();
     let opened = open_dir(&golden.dir());
     assert!(opened.report.was_rebuilt);

@@ -13,18 +13,13 @@ use super::crash_test::{Kept, assert_recovers, config, copy, fill, killed, open_
 use super::*;
 use crate::index::KeyQuery;
 use crate::inspect::{StoreView, rebuild};
-use crate::testing::{Random, Sample};
+use crate::testing::{Random, Sample, close_well};
 
 /// A store closed in good order, of many segments.
 fn closed(seed: u64, count: usize) -> (TempDir, Vec<Kept>, Random) {
     let (dir, kept, random) = killed(seed, count);
-    close_one(open_one(config(&dir)));
+    close_well(open_one(config(&dir)));
     (dir, kept, random)
-}
-
-fn close_one(opened: Opened) {
-    let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
-    close(Closing { log, flusher, dispatch, queues, marks }).unwrap();
 }
 
 /// Changes a byte of the body of the message.
@@ -82,7 +77,7 @@ fn a_rotten_record_costs_itself_alone_whoever_reads_the_whole_log() {
         assert!(indexed.len() == kept.len() - lost.len() && !indexed.iter().any(lost_at), "{name}");
         let mut all = kept;
         all.extend(fill(&mut opened, &mut random, 50));
-        close_one(opened);
+        close_well(opened);
         assert_lacks(&open_one(config(&dir)), &all, &lost);
     }
 }
@@ -147,7 +142,7 @@ fn a_log_older_than_its_checkpoint_goes_on_behind_its_last_record() {
     copy(&dir.path().join("commitlog"), &old.path().join("commitlog"));
     let mut opened = open_one(config(&dir));
     fill(&mut opened, &mut random, 100);
-    close_one(opened);
+    close_well(opened);
     std::fs::remove_dir_all(dir.path().join("commitlog")).unwrap();
     copy(&old.path().join("commitlog"), &dir.path().join("commitlog"));
     let end = kept.last().unwrap();

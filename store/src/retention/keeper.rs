@@ -120,29 +120,14 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit_log::batch::AppendBatch;
     use crate::retention::Reason;
-    use crate::testing::Sample;
+    use crate::testing::{Sample, close_well, small_files};
     use crate::{ManualClock, Opened, open};
 
     fn filled(dir: &tempfile::TempDir) -> Opened {
-        let config = StoreConfig {
-            log_segment_bytes: 65_536,
-            queue_file_bytes: 1_200,
-            recycled_max: 0,
-            disk_free_floor_bytes: 0,
-            disk_full_percent: 100,
-            disk_clean_percent: 99,
-            disk_used_max_percent: 95,
-            ..StoreConfig::in_dir(dir.path())
-        };
-        let mut opened = open(config, Arc::new(ManualClock::at(0))).unwrap();
-        let queue = opened.queues.open_or_create(Sample::TOPIC, 0).unwrap();
+        let mut opened = open(small_files(dir.path()), Arc::new(ManualClock::at(0))).unwrap();
         for _ in 0..400 {
-            let mut batch = AppendBatch::default();
-            Sample { queue_id: 0, fill: 1, body_bytes: 1_000 }.push(&mut batch, &queue);
-            let appended = opened.log.append(&mut batch, 1).unwrap();
-            opened.dispatch.dispatch(&batch, &appended).unwrap();
+            Sample { queue_id: 0, fill: 1, body_bytes: 1_000 }.store(&mut opened, Sample::TOPIC, 1);
         }
         opened
     }
@@ -169,8 +154,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let opened = filled(&dir);
         let config = opened.config.clone();
-        let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
-        crate::close(crate::Closing { log, flusher, dispatch, queues, marks }).unwrap();
+        close_well(opened);
         let opened = open(config.clone(), later()).unwrap();
         let queue = dir.path().join("consumequeue").join(Sample::TOPIC).join("0");
         std::fs::rename(&queue, dir.path().join("away")).unwrap();

@@ -100,23 +100,12 @@ mod tests {
     use troupemq_codec::message::NewRecord;
 
     use super::*;
+    use crate::testing::small_files;
     use crate::timer::{NewTimer, TimerStore};
     use crate::{AppendBatch, ManualClock, Opened, StoreConfig, open};
 
     const HOUR_MS: i64 = 3_600_000;
     const NOW_MS: i64 = 500_000 * HOUR_MS;
-
-    fn config(dir: &tempfile::TempDir) -> StoreConfig {
-        StoreConfig {
-            log_segment_bytes: 65_536,
-            recycled_max: 0,
-            disk_free_floor_bytes: 0,
-            disk_full_percent: 100,
-            disk_clean_percent: 99,
-            disk_used_max_percent: 95,
-            ..StoreConfig::in_dir(dir.path())
-        }
-    }
 
     /// Stores a message; its log offset and that of its queue.
     fn message(store: &mut Opened, topic: &str, queue_id: i32, code: i64) -> (u64, i64) {
@@ -145,7 +134,7 @@ mod tests {
     fn what_waits_in_a_delay_level_stays_until_it_is_delivered_however_long_that_takes() {
         let dir = tempfile::tempdir().unwrap();
         let later_ms = NOW_MS + 24 * 365 * 100 * HOUR_MS;
-        let mut store = open(config(&dir), Arc::new(ManualClock::at(NOW_MS))).unwrap();
+        let mut store = open(small_files(dir.path()), Arc::new(ManualClock::at(NOW_MS))).unwrap();
         fill(&mut store);
         let (first, _) = message(&mut store, SCHEDULE_TOPIC, 2, later_ms);
         fill(&mut store);
@@ -162,7 +151,7 @@ mod tests {
     #[test]
     fn what_a_timer_needs_stays_until_it_is_delivered_even_if_the_log_is_kept_shorter_than_it_waits() {
         let dir = tempfile::tempdir().unwrap();
-        let mut store = open(config(&dir), Arc::new(ManualClock::at(NOW_MS))).unwrap();
+        let mut store = open(small_files(dir.path()), Arc::new(ManualClock::at(NOW_MS))).unwrap();
         let mut timers = TimerStore::open(&store.config, &store.queues, &store.reader, NOW_MS).unwrap();
         store.keeper.needed().tell_timers(timers.view());
         fill(&mut store);

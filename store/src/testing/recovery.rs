@@ -17,10 +17,10 @@ use std::sync::{Arc, OnceLock};
 
 use tempfile::TempDir;
 
-use super::{Random, Sample};
+use super::{Random, Sample, close_well, small_files};
 use crate::commit_log::batch::AppendBatch;
 use crate::config::StoreConfig;
-use crate::open::{Closing, Opened, close, open};
+use crate::open::{Opened, open};
 use crate::{StoreError, SystemClock};
 
 /// The files, and whether they derive from the log.
@@ -34,15 +34,7 @@ const FILES: [(&str, bool); 6] = [
 ];
 
 fn config(dir: &Path) -> StoreConfig {
-    StoreConfig {
-        log_segment_bytes: 65_536,
-        queue_file_bytes: 1_200,
-        index_slots_max: 50,
-        index_entries_max: 400,
-        disk_free_floor_bytes: 0,
-        disk_full_percent: 100,
-        ..StoreConfig::in_dir(dir)
-    }
+    StoreConfig { index_slots_max: 50, index_entries_max: 400, ..small_files(dir) }
 }
 
 fn open_in(dir: &Path) -> Result<Opened, StoreError> {
@@ -120,8 +112,7 @@ pub fn recover_from(bytes: &[u8]) {
     };
     fill(&mut opened, 3);
     let end = opened.log.wrote_to();
-    let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
-    close(Closing { log, flusher, dispatch, queues, marks }).expect("it closes");
+    close_well(opened);
     let again = open_in(dir.path()).expect("it opens again");
     assert!(again.report.was_closed && again.report.log_end == end, "{:?} {end}", again.report);
 }

@@ -22,7 +22,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Topic of all samples.
+    /// Topic of samples that name no other.
     pub const TOPIC: &str = "Sample";
 
     /// Encodes the message at the end of `batch`.
@@ -30,10 +30,18 @@ impl Sample {
     /// # Panics
     /// If it is too long to be encoded.
     pub fn push(&self, batch: &mut AppendBatch, queue: &Arc<ConsumeQueue>) {
+        self.push_to(Sample::TOPIC, batch, queue);
+    }
+
+    /// The same for a queue of another topic.
+    ///
+    /// # Panics
+    /// If it is too long to be encoded.
+    pub(super) fn push_to(&self, topic: &str, batch: &mut AppendBatch, queue: &Arc<ConsumeQueue>) {
         let body = vec![self.fill; self.body_bytes];
         let record = NewRecord {
             queue_id: self.queue_id,
-            topic: Sample::TOPIC,
+            topic,
             body: &body,
             properties: &[b"TAGS\x01TagA\x02KEYS\x01KeyA KeyB\x02"],
             ..NewRecord::PLAIN
