@@ -94,7 +94,8 @@ fn rewrite(file: &File, range: Range<u64>) -> io::Result<()> {
 
 /// Makes all bytes of the file from `at` on zero, and gives their blocks back.
 pub(crate) fn clear(path: &Path, at: u64) -> Result<(), StoreError> {
-    let disk = OpenOptions::new().read(true).write(true).open(path).map_err(StoreError::io("open", path))?;
+    let open = || OpenOptions::new().read(true).write(true).open(path);
+    let disk = faults::look(Op::Open, path, open).map_err(StoreError::io("open", path))?;
     let len = disk.metadata().map_err(StoreError::io("inspect", path))?.len();
     if at >= len || is_clear(&disk, at, len).map_err(StoreError::io("read", path))? {
         return Ok(());

@@ -72,8 +72,11 @@ impl Checkpoint {
     }
 
     /// Reads the file; a missing, short or damaged one counts as all zero.
+    ///
+    /// # Errors
+    /// If it cannot be read.
     pub fn read(path: &Path) -> Result<Checkpoint, StoreError> {
-        match std::fs::read(path) {
+        match faults::look(Op::Read, path, || std::fs::read(path)) {
             Ok(bytes) => Ok(Checkpoint::decode(&bytes).unwrap_or_default()),
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(Checkpoint::default()),
             Err(cause) => Err(StoreError::io("read", path)(cause)),

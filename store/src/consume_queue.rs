@@ -35,7 +35,7 @@ mod units;
 mod consume_queue_test;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -113,6 +113,11 @@ impl QueueFolder {
             disk: OnceLock::new(),
             extension_bytes: config.queue_extension_file_bytes,
         }
+    }
+
+    /// Root folder of the store.
+    fn store(&self) -> &Path {
+        self.root.parent().unwrap_or(&self.root)
     }
 
     /// Opens the folder, if it is there.
@@ -320,8 +325,9 @@ impl ConsumeQueue {
         if let Some(extension) = self.extension.get() {
             return Ok(extension);
         }
-        let dir = extension::folder(&self.folder.root, &self.topic, self.queue_id);
-        let opened = QueueExtension::open(dir, self.folder.extension_bytes)?;
+        let store = self.folder.store();
+        let dir = extension::folder(store, &self.topic, self.queue_id);
+        let opened = QueueExtension::open(store, dir, self.folder.extension_bytes)?;
         Ok(self.extension.get_or_init(|| opened))
     }
 

@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 /// Failure of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -114,6 +116,25 @@ impl StoreError {
         move |cause| StoreError::Io { op, file, cause }
     }
 
+    /// The file or folder that cannot be read, if the cause lies in it alone: its disk, its rights, or what it is. Not
+    /// where the process or the machine has too little of something.
+    pub fn unreadable(&self) -> Option<&Path> {
+        const OF_FILE: [Errno; 9] = [
+            Errno::IO,
+            Errno::ACCESS,
+            Errno::PERM,
+            Errno::NXIO,
+            Errno::NODATA,
+            Errno::UCLEAN,
+            Errno::ISDIR,
+            Errno::NOTDIR,
+            Errno::LOOP,
+        ];
+        let StoreError::Io { file, cause, .. } = self else { return None };
+        let is_of_file = Errno::from_io_error(cause).is_some_and(|errno| OF_FILE.contains(&errno));
+        (is_of_file || cause.kind() == io::ErrorKind::UnexpectedEof).then_some(file)
+    }
+
     /// Whether the cause is a lack of space, so that it may heal by itself.
     pub fn is_out_of_space(&self) -> bool {
         match self {
@@ -171,6 +192,15 @@ mod tests {
     fn a_damaged_file_is_told_with_its_position() {
         let error = StoreError::Corrupt { file: "/s/commitlog/0".into(), at: 17, why: "no magic" };
         assert_eq!(error.to_string(), "/s/commitlog/0 is damaged at byte 17: no magic");
+    }
+
+    #[test]
+    fn what_the_process_lacks_is_not_laid_on_the_file() {
+        let error = |errno| StoreError::io("open", Path::new("/x"))(io::Error::from_raw_os_error(errno));
+        for (errno, is_of_file) in [(5, true), (13, true), (12, false), (23, false), (24, false), (28, false)]
+        {
+            assert_eq!(error(errno).unreadable(), is_of_file.then_some(Path::new("/x")), "{errno}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Places where tests let the operating system refuse, or let the process die.
 //!
 //! Invariants:
-//! - each call that changes a file or forces it to the disk passes one of these places first;
+//! - each call that changes a file or forces it to the disk passes one of these places first, and so does each that
+//!   opens or reads what a start could do without;
 //! - a fault belongs to the store in one folder: tests that run at once do not meet;
 //! - a build without the features `testing` and `crash-points` has none of this: the places are empty functions.
 //!
@@ -21,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 #[cfg(any(test, feature = "testing"))]
-pub use self::refusal::{Fault, arm};
+pub use self::refusal::{Fault, arm, arm_once};
 
 /// What is about to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,6 +41,10 @@ pub enum Op {
     Remove,
     /// Bytes are stored through a map, which cannot be refused.
     Store,
+    /// A file is opened, or a folder listed, to be read.
+    Open,
+    /// Bytes are read.
+    Read,
 }
 
 /// A moment of an operation at which the process can die.
@@ -79,6 +84,13 @@ pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], at: u64) -> io::R
     }
     moment(When::After, Op::Write, path);
     Ok(())
+}
+
+/// Does `act`, which opens or reads `path`: there is nothing that a death could leave half done.
+#[inline(always)]
+pub(crate) fn look<T>(op: Op, path: &Path, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    refusal(op, path)?;
+    act()
 }
 
 /// Does `act`, which stores through a map of `path`.

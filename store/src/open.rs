@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - the mark `abort` stands from before the first change until everything is on the disk;
-//! - a damaged or missing derived file is never a reason not to open;
+//! - a derived file that is damaged, missing or cannot be read is never a reason not to open;
 //! - each part of an open store has one owner; what is shared is read-only or published.
 
 #[cfg(test)]
@@ -18,6 +18,8 @@ mod golden_test;
 mod rot_test;
 #[cfg(test)]
 mod small_disk_test;
+#[cfg(test)]
+mod unreadable_test;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +41,7 @@ use crate::dispatch::{DispatchFlushed, DispatchFlusher, DispatchWriter, FilterBi
 use crate::error::StoreError;
 use crate::index::Durable;
 use crate::local_time::LocalTime;
-use crate::paths::{Paths, remove, sync_dir};
+use crate::paths::{Paths, remove, sync_dir, without_unreadable};
 use crate::poison::Poison;
 use crate::preparer::{Preparer, Recipe};
 use crate::process_lock::ProcessLock;
@@ -158,7 +160,7 @@ pub fn open_with(
         dispatch.keep_filter_bits(bits);
     }
     let replay = replay(&mut dispatch, &queues, &reader, &end, &known)?;
-    queues.correct_min(reader.min_offset())?;
+    correct_min(&queues, reader.min_offset())?;
     go_on_at_the_end(&queues);
 
     let poison = Poison::default();
@@ -225,7 +227,7 @@ fn look(config: StoreConfig) -> Result<Found, StoreError> {
     paths.create()?;
     let lock = ProcessLock::take(paths.root(), &paths.lock())?;
     let was_closed = !AbortMark::is_set(&paths.abort())?;
-    let checkpoint = Checkpoint::read(&paths.checkpoint())?;
+    let checkpoint = without_unreadable(paths.root(), || Checkpoint::read(&paths.checkpoint()))?;
     let files = load(&paths.commit_log(), config.log_segment_bytes)?;
     let config = StoreConfig { log_segment_bytes: files.segment_bytes, ..config };
     let abort = AbortMark::set(&paths.abort())?;
@@ -362,6 +364,18 @@ fn declare_batch_topics(paths: &Paths, queues: &QueueTable) {
         }
         // Whoever owns the table refuses to go on without it; the log does not depend on it.
         Err(error) => tracing::warn!(%error, "the table of topics cannot be read"),
+    }
+}
+
+/// Moves the minimum of every queue behind what the log has lost.
+fn correct_min(queues: &QueueTable, log_min: u64) -> Result<(), StoreError> {
+    match queues.correct_min(log_min) {
+        // Retention looks again; until then what the log has lost is passed over by who reads it.
+        Err(error) if error.unreadable().is_some() => {
+            tracing::warn!(%error, "the front of a queue cannot be read");
+            Ok(())
+        }
+        corrected => corrected,
     }
 }
 

@@ -127,8 +127,8 @@ impl SegmentWriter {
 
     /// Opens the existing file `path` as the segment that begins at `start`, with nothing published.
     pub fn open(path: &Path, start: u64, len: u64) -> Result<SegmentWriter, StoreError> {
-        let opened = OpenOptions::new().read(true).write(true).open(path);
-        let file = opened.map_err(StoreError::io("open", path))?;
+        let open = || OpenOptions::new().read(true).write(true).open(path);
+        let file = faults::look(Op::Open, path, open).map_err(StoreError::io("open", path))?;
         SegmentWriter::map(path.to_path_buf(), file, start, len)
     }
 

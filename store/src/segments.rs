@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::segment::Segment;
 
 /// Published list of segments.
@@ -114,7 +115,7 @@ fn find(list: &[Arc<Segment>], offset: u64) -> Option<&Arc<Segment>> {
 /// The files of `dir` whose names are segment offsets, sorted; other names are left alone. A folder that
 /// does not exist has none.
 pub fn list_files(dir: &Path) -> Result<Vec<SegmentFile>, StoreError> {
-    let entries = match std::fs::read_dir(dir) {
+    let entries = match faults::look(Op::Open, dir, || std::fs::read_dir(dir)) {
         Ok(entries) => entries,
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(cause) => return Err(StoreError::io("list", dir)(cause)),

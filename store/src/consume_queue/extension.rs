@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::{QueueFile, QueueFiles};
 use crate::error::StoreError;
+use crate::paths::without_unreadable;
 use crate::segments::list_files;
 
 /// Bytes of a unit without bits.
@@ -55,10 +56,17 @@ pub(crate) fn is_address(tags_code: i64) -> bool {
 }
 
 impl QueueExtension {
-    /// The extension in `dir`; `new_bytes` is the size of files if there is none yet.
-    pub(crate) fn open(dir: PathBuf, new_bytes: u64) -> Result<QueueExtension, StoreError> {
+    /// The extension in `dir`, below the folder of the store; `new_bytes` is the size of files if there is none yet.
+    /// What cannot be read is put aside: its addresses answer nothing, and no unit gets one of them again.
+    pub(crate) fn open(store: &Path, dir: PathBuf, new_bytes: u64) -> Result<QueueExtension, StoreError> {
+        let mut used_to = 0;
+        without_unreadable(store, || QueueExtension::open_once(dir.clone(), new_bytes, &mut used_to))
+    }
+
+    fn open_once(dir: PathBuf, new_bytes: u64, used_to: &mut u64) -> Result<QueueExtension, StoreError> {
         let found = list_files(&dir)?;
         let file_bytes = found.first().map_or(new_bytes, |first| first.len);
+        *used_to = found.iter().map(|file| file.start + file.len).fold(*used_to, u64::max);
         // What does not fit is not read: its addresses answer nothing, and filters look at the messages.
         let fits = found.windows(2).all(|pair| pair[0].start + file_bytes == pair[1].start);
         let found = if fits { found } else { Vec::new() };
@@ -68,7 +76,11 @@ impl QueueExtension {
         let files: Vec<_> = found.iter().filter(|file| file.len == file_bytes).map(file).collect();
         let extension =
             QueueExtension { dir, file_bytes, files: QueueFiles::found(files), end: AtomicU64::new(0) };
-        extension.end.store(extension.find_end()?, Ordering::Release);
+        let end = match extension.files.list().is_empty() {
+            true => used_to.next_multiple_of(file_bytes),
+            false => extension.find_end()?,
+        };
+        extension.end.store(end, Ordering::Release);
         Ok(extension)
     }
 
@@ -139,7 +151,7 @@ impl QueueExtension {
                 }
                 Ok((self.files.append(&self.dir, file.end(), self.file_bytes)?, file.end()))
             }
-            None => Ok((self.files.append(&self.dir, 0, self.file_bytes)?, 0)),
+            None => Ok((self.files.append(&self.dir, position, self.file_bytes)?, position)),
         }
     }
 
@@ -165,9 +177,8 @@ impl QueueExtension {
     }
 }
 
-/// Folder of the extension of a queue, beside the folder of all queues.
-pub(crate) fn folder(queues: &Path, topic: &str, queue_id: i32) -> PathBuf {
-    let store = queues.parent().unwrap_or(queues);
+/// Folder of the extension of a queue.
+pub(crate) fn folder(store: &Path, topic: &str, queue_id: i32) -> PathBuf {
     store.join("consumequeue_ext").join(topic).join(queue_id.to_string())
 }
 
@@ -183,7 +194,7 @@ mod tests {
     #[test]
     fn units_are_found_by_their_address_across_files_and_starts() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || QueueExtension::open(dir.path().join("x"), 128).unwrap();
+        let open = || QueueExtension::open(dir.path(), dir.path().join("x"), 128).unwrap();
         let extension = open();
         let mut addresses = Vec::new();
         for number in 0..20 {
@@ -204,7 +215,7 @@ mod tests {
     #[test]
     fn a_hash_is_no_address_and_a_wrong_address_answers_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let extension = QueueExtension::open(dir.path().join("x"), 128).unwrap();
+        let extension = QueueExtension::open(dir.path(), dir.path().join("x"), 128).unwrap();
         let address = extension.append(&unit(1, 0)).unwrap();
         assert!(!is_address(i64::from(i32::MIN)) && is_address(i64::from(i32::MIN) - 1));
         for wrong in [0, address + 1, address + 20, address + 1000, ADDRESS_MAX] {
@@ -215,7 +226,7 @@ mod tests {
     #[test]
     fn bits_that_no_unit_holds_are_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let extension = QueueExtension::open(dir.path().join("x"), 128).unwrap();
+        let extension = QueueExtension::open(dir.path(), dir.path().join("x"), 128).unwrap();
         assert!(extension.append(&unit(1, 105)).is_err());
         assert!(extension.append(&unit(1, 104)).is_ok());
     }

@@ -9,6 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -54,11 +55,18 @@ impl QueueFile {
 
     /// Opens the file without a map, for a look at it: the system reads what it is asked for and no more.
     pub(crate) fn open(&self) -> Result<File, StoreError> {
-        let file = File::open(&self.path).map_err(StoreError::io("open", &self.path))?;
+        let opened = faults::look(Op::Open, &self.path, || File::open(&self.path));
+        let file = opened.map_err(StoreError::io("open", &self.path))?;
         if let Err(error) = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random) {
             tracing::debug!(%error, file = %self.path.display(), "the system reads ahead");
         }
         Ok(file)
+    }
+
+    /// Fills `bytes` with what stands at `at` of the file, which `open` has opened.
+    pub(crate) fn read(&self, disk: &File, bytes: &mut [u8], at: u64) -> Result<(), StoreError> {
+        let read = faults::look(Op::Read, &self.path, || disk.read_exact_at(bytes, at));
+        read.map_err(StoreError::io("read", &self.path))
     }
 
     /// The mapped file, if somebody has needed it already.
@@ -76,7 +84,8 @@ impl QueueFile {
     }
 
     fn map_now(&self) -> io::Result<WordMap> {
-        let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        let open = || OpenOptions::new().read(true).write(true).open(&self.path);
+        let file = faults::look(Op::Open, &self.path, open)?;
         let len = usize::try_from(self.bytes).expect("the size of a queue file fits the address space");
         WordMap::open(&file, len)
     }

@@ -8,11 +8,10 @@
 //! Files are read here, not mapped: a start must not cost a map for each queue.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::batch::{search, try_search};
+use super::batch::try_search;
 use super::files::QueueFile;
 use super::unit::{BATCH_UNIT_BYTES, BatchUnit, PlainUnit, UNIT_BYTES};
 use super::{ConsumeQueue, QueueKind, Unit};
@@ -44,24 +43,23 @@ pub(super) enum Found {
 }
 
 /// A file that is looked at without a map; its front is read at once.
-struct Look {
+struct Look<'a> {
     disk: File,
-    start: u64,
-    end: u64,
+    file: &'a QueueFile,
     front: Vec<u8>,
 }
 
-impl Look {
-    fn at(file: &QueueFile) -> Result<Look, StoreError> {
+impl Look<'_> {
+    fn at(file: &QueueFile) -> Result<Look<'_>, StoreError> {
         let disk = file.open()?;
         let len = (file.end() - file.start()).min(FRONT_BYTES);
         let mut front = vec![0; usize::try_from(len).expect("the front is small")];
-        disk.read_exact_at(&mut front, 0).map_err(StoreError::io("read", file.path()))?;
-        Ok(Look { disk, start: file.start(), end: file.end(), front })
+        file.read(&disk, &mut front, 0)?;
+        Ok(Look { disk, file, front })
     }
 
     fn holds(&self, position: u64) -> bool {
-        (self.start..self.end).contains(&position)
+        (self.file.start()..self.file.end()).contains(&position)
     }
 }
 
@@ -85,9 +83,8 @@ impl ConsumeQueue {
             Trust::Clean => self.end_by_search(list)?,
             Trust::Unclean => (self.end_by_scan(list)?, Look::at(first)?),
         };
-        let first_look = if last_look.start == begin { None } else { Some(Look::at(first)?) };
-        let found = self.found(first_look.as_ref().unwrap_or(&last_look), begin);
-        let min = match found.map_err(StoreError::io("read", first.path()))? {
+        let first_look = if last_look.file.start() == begin { None } else { Some(Look::at(first)?) };
+        let min = match self.found(first_look.as_ref().unwrap_or(&last_look), begin)? {
             Found::Unit(unit) if begin < end => {
                 self.min_log.store(unit.log_offset + 1, Ordering::Relaxed);
                 unit.queue_offset
@@ -104,8 +101,7 @@ impl ConsumeQueue {
         let last = end.checked_sub(self.kind().unit_bytes()).filter(|last| *last >= begin);
         match last {
             Some(last) if last_look.holds(last) => {
-                let found = self.found(&last_look, last).map_err(StoreError::io("read", first.path()))?;
-                self.publish(end, found);
+                self.publish(end, self.found(&last_look, last)?);
                 Ok(())
             }
             _ => self.publish_end(end),
@@ -171,8 +167,7 @@ impl ConsumeQueue {
         for file in &list[..list.len().saturating_sub(near_end)] {
             let disk = file.open()?;
             for position in [file.start(), file.end() - self.kind().unit_bytes()] {
-                let found = self.read_unit(&disk, position - file.start(), position);
-                match found.map_err(StoreError::io("read", file.path()))? {
+                match self.read_unit(file, &disk, position)? {
                     Found::Unit(unit) if unit.log_offset >= before => before = unit.log_offset,
                     Found::PreBlank if before == 0 => {}
                     _ => return Ok(true),
@@ -182,30 +177,29 @@ impl ConsumeQueue {
         Ok(false)
     }
 
-    /// Reads the unit of a position from byte `at` of its file.
-    fn read_unit(&self, disk: &File, at: u64, position: u64) -> std::io::Result<Found> {
+    /// Reads the unit of a position from its file, which is open.
+    fn read_unit(&self, file: &QueueFile, disk: &File, position: u64) -> Result<Found, StoreError> {
         let mut bytes = [0; BATCH_UNIT_BYTES];
         let unit = &mut bytes[..usize::try_from(self.kind().unit_bytes()).expect("a unit is small")];
-        disk.read_exact_at(unit, at)?;
+        file.read(disk, unit, position - file.start())?;
         Ok(self.parse(unit, position))
     }
 
     /// The end, if everything in front of it was written: where the zeros begin. Also a look at its file.
-    fn end_by_search(&self, list: &[Arc<QueueFile>]) -> Result<(u64, Look), StoreError> {
+    fn end_by_search<'a>(&self, list: &'a [Arc<QueueFile>]) -> Result<(u64, Look<'a>), StoreError> {
         let bytes = self.kind().unit_bytes();
         let (first, rest) = list.split_first().expect("a queue that is recovered has a file");
         for file in rest.iter().rev().chain([first]) {
             let look = Look::at(file)?;
             let is_empty = |index: u64| {
-                let found = self.found(&look, file.start() + index * bytes);
-                found.is_ok_and(|found| found == Found::Nothing)
+                Ok::<_, StoreError>(self.found(&look, file.start() + index * bytes)? == Found::Nothing)
             };
             // Most queues end within what was read at once.
             let units = (file.end() - file.start()) / bytes;
             let near = (look.front.len() as u64 / bytes).min(units);
-            let ends_near = near > 0 && is_empty(near - 1);
+            let ends_near = near > 0 && is_empty(near - 1)?;
             let (from, to) = if ends_near { (0, near - 1) } else { (near, units) };
-            let end = file.start() + search(from, to, is_empty) * bytes;
+            let end = file.start() + try_search(from, to, is_empty)? * bytes;
             if end > file.start() || file.start() == first.start() {
                 return Ok((end, look));
             }
@@ -244,7 +238,7 @@ impl ConsumeQueue {
             let len = (chunk_units * bytes).min(file.end() - position);
             chunk.resize(usize::try_from(len).expect("a chunk is small"), 0);
             let at = position - file.start();
-            disk.read_exact_at(&mut chunk, at).map_err(StoreError::io("read", file.path()))?;
+            file.read(&disk, &mut chunk, at)?;
             chunk_units = (chunk_units * 10).min(CHUNK_UNITS_MAX);
             for unit in chunk.chunks_exact(usize::try_from(bytes).expect("a unit is small")) {
                 match self.parse(unit, position) {
@@ -306,25 +300,24 @@ impl ConsumeQueue {
     }
 
     fn found_in(&self, file: &QueueFile, position: u64) -> Result<Found, StoreError> {
-        let at = position - file.start();
         if let Some(map) = file.mapped() {
             let mut bytes = [0; BATCH_UNIT_BYTES];
             let unit = &mut bytes[..usize::try_from(self.kind().unit_bytes()).expect("a unit is small")];
             map.read(file.at(position), unit);
             return Ok(self.parse(unit, position));
         }
-        self.read_unit(&file.open()?, at, position).map_err(StoreError::io("read", file.path()))
+        self.read_unit(file, &file.open()?, position)
     }
 
     /// What stands at a position of the file that is looked at.
-    fn found(&self, look: &Look, position: u64) -> std::io::Result<Found> {
-        let at = position - look.start;
+    fn found(&self, look: &Look<'_>, position: u64) -> Result<Found, StoreError> {
+        let at = position - look.file.start();
         let bytes = usize::try_from(self.kind().unit_bytes()).expect("a unit is small");
         let near = usize::try_from(at).ok().and_then(|at| look.front.get(at..at + bytes));
         if let Some(unit) = near {
             return Ok(self.parse(unit, position));
         }
-        self.read_unit(&look.disk, at, position)
+        self.read_unit(look.file, &look.disk, position)
     }
 
     /// Reads the unit of the position from its bytes.

@@ -4,7 +4,7 @@
 //! - the table is a handle: clones see the same queues;
 //! - a queue is in the table before it has a file, and the files of a queue are in at most one entry;
 //! - a folder that is no queue is left alone; a queue whose files do not fit together is deleted, to be built
-//!   again from the log.
+//!   again from the log, and so is one of which a file cannot be read, but that file is put aside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,8 +21,9 @@ use super::recover::Trust;
 use super::{ConsumeQueue, QueueFolder, QueueKind, Unit};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
+use crate::faults::{self, Op};
 use crate::light;
-use crate::paths::remove;
+use crate::paths::{UNREADABLE, put_aside, remove, without_unreadable};
 use crate::segments::{SegmentFile, list_files};
 use crate::tables::TableFile;
 
@@ -61,7 +62,15 @@ struct Shared {
 impl QueueTable {
     /// Finds the queues on the disk; nothing is mapped, and nothing is known of their ends before `recover`.
     pub fn load(config: &StoreConfig) -> Result<QueueTable, StoreError> {
-        QueueTable::load_with(config, MAPS_MAX, ONE_BY_ONE_MAX)
+        let mut attempts = 0;
+        let table = without_unreadable(&config.dir, || {
+            attempts += 1;
+            QueueTable::load_with(config, MAPS_MAX, ONE_BY_ONE_MAX)
+        })?;
+        if attempts > 1 {
+            table.shared.damaged.store(true, Ordering::Relaxed);
+        }
+        Ok(table)
     }
 
     pub(crate) fn load_with(
@@ -282,11 +291,33 @@ impl QueueTable {
         self.shared.damaged.load(Ordering::Relaxed)
     }
 
+    /// Does something with each queue. One that cannot be read is emptied, to be built again from the log.
     fn each(&self, mut act: impl FnMut(&ConsumeQueue) -> Result<(), StoreError>) -> Result<(), StoreError> {
         for queue in self.snapshot() {
-            act(&queue)?;
+            if let Err(error) = act(&queue) {
+                self.give_up(&queue, error)?;
+            }
         }
         Ok(())
+    }
+
+    /// Empties the queue whose file could not be read; it has to be built again from the log.
+    ///
+    /// # Errors
+    /// The same error, if it is about something else.
+    pub(crate) fn give_up_unreadable(&self, error: StoreError) -> Result<(), StoreError> {
+        let is_of =
+            |queue: &Arc<ConsumeQueue>| error.unreadable().is_some_and(|file| file.starts_with(queue.dir()));
+        match self.snapshot().into_iter().find(is_of) {
+            Some(queue) => self.give_up(&queue, error),
+            None => Err(error),
+        }
+    }
+
+    fn give_up(&self, queue: &ConsumeQueue, error: StoreError) -> Result<(), StoreError> {
+        put_aside(queue.folder.store(), error)?;
+        self.shared.damaged.store(true, Ordering::Relaxed);
+        queue.reset()
     }
 
     fn snapshot(&self) -> Vec<Arc<ConsumeQueue>> {
@@ -392,7 +423,7 @@ fn is_folder_name(topic: &str) -> bool {
 
 /// Names of the folders in `dir`; none if it does not exist.
 fn folders_of(dir: &Path) -> Result<Vec<String>, StoreError> {
-    let entries = match fs::read_dir(dir) {
+    let entries = match faults::look(Op::Open, dir, || fs::read_dir(dir)) {
         Ok(entries) => entries,
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(cause) => return Err(StoreError::io("list", dir)(cause)),
@@ -402,7 +433,7 @@ fn folders_of(dir: &Path) -> Result<Vec<String>, StoreError> {
         let entry = entry.map_err(StoreError::io("list", dir))?;
         let is_dir = entry.file_type().map_err(StoreError::io("inspect", &entry.path()))?.is_dir();
         match entry.file_name().into_string() {
-            Ok(name) if is_dir => names.push(name),
+            Ok(name) if is_dir && !name.ends_with(UNREADABLE) => names.push(name),
             _ => {}
         }
     }

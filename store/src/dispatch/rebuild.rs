@@ -19,6 +19,9 @@ use crate::light;
 use crate::progress::Progress;
 use crate::reader::LogReader;
 
+/// Walks over the log in one start: each but the first two is for a queue that could not be read in the one before.
+const WALKS_MAX: usize = 64;
+
 /// What was read from the log to complete queues and index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuilt {
@@ -57,26 +60,23 @@ impl DispatchWriter {
         let log_min = reader.min_offset();
         self.queues.truncate(to)?;
         self.queues.verify(|queue, unit| is_right(reader, queue, unit))?;
-        let from = from.min(self.index_needs(reader, to, lost)?).clamp(log_min, to.max(log_min));
-        let whole = Rebuilt { from: log_min, records: 0, was_whole: from > log_min };
-        if !self.queues.is_damaged() && self.queues.log_end().is_some() {
+        let sure = from.min(self.index_needs(reader, to, lost)?).clamp(log_min, to.max(log_min));
+        let is_enough = !self.queues.is_damaged() && self.queues.log_end().is_some();
+        let mut from = if is_enough { sure } else { log_min };
+        for _ in 0..WALKS_MAX {
             match self.read(reader, from..to) {
                 Ok(records) => {
                     self.reached(to);
-                    return Ok(Rebuilt { from, records, was_whole: false });
+                    return Ok(Rebuilt { from, records, was_whole: from < sure });
                 }
-                Err(Left::Failed(error)) => return Err(error),
-                Err(Left::Gap) => {}
+                Err(Left::Failed(error)) => self.queues.give_up_unreadable(error)?,
+                Err(Left::Gap) => {
+                    debug_assert!(from > log_min, "a walk over the whole log bridges every gap")
+                }
             }
+            from = log_min;
         }
-        match self.read(reader, log_min..to) {
-            Ok(records) => {
-                self.reached(to);
-                Ok(Rebuilt { records, ..whole })
-            }
-            Err(Left::Failed(error)) => Err(error),
-            Err(Left::Gap) => unreachable!("a walk over the whole log bridges every gap"),
-        }
+        Err(StoreError::TooMany { what: "walks over the log, as queues cannot be read", max: WALKS_MAX })
     }
 
     /// Where the log has to be read from for the index alone.

@@ -5,6 +5,7 @@
 //! - it strikes below its folder alone.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ static PLANS: LazyLock<DashMap<PathBuf, Plan>> = LazyLock::new(DashMap::new);
 #[derive(Debug)]
 struct Plan {
     op: Op,
-    nth: u64,
+    strikes: Range<u64>,
     errno: i32,
     seen: AtomicU64,
 }
@@ -31,7 +32,16 @@ pub struct Fault {
 
 /// Lets the `nth` operation of kind `op` on `dir` or below fail with `errno`, and all after it.
 pub fn arm(dir: &Path, op: Op, nth: u64, errno: i32) -> Fault {
-    PLANS.insert(dir.to_path_buf(), Plan { op, nth, errno, seen: AtomicU64::new(0) });
+    arm_range(dir, op, nth..u64::MAX, errno)
+}
+
+/// The same for the `nth` operation alone.
+pub fn arm_once(dir: &Path, op: Op, nth: u64, errno: i32) -> Fault {
+    arm_range(dir, op, nth..nth + 1, errno)
+}
+
+fn arm_range(dir: &Path, op: Op, strikes: Range<u64>, errno: i32) -> Fault {
+    PLANS.insert(dir.to_path_buf(), Plan { op, strikes, errno, seen: AtomicU64::new(0) });
     Fault { dir: dir.to_path_buf() }
 }
 
@@ -44,7 +54,7 @@ impl Fault {
 
     /// Whether it has come to pass.
     pub fn has_struck(&self) -> bool {
-        PLANS.get(&self.dir).is_some_and(|plan| plan.seen.load(Ordering::Relaxed) > plan.nth)
+        PLANS.get(&self.dir).is_some_and(|plan| plan.seen.load(Ordering::Relaxed) > plan.strikes.start)
     }
 }
 
@@ -57,7 +67,8 @@ impl Drop for Fault {
 /// Refuses if a test wants it so.
 pub(super) fn at(op: Op, path: &Path) -> io::Result<()> {
     for plan in PLANS.iter().filter(|plan| plan.op == op && path.starts_with(plan.key())) {
-        if plan.seen.fetch_add(1, Ordering::Relaxed) >= plan.nth {
+        let turn = plan.seen.fetch_add(1, Ordering::Relaxed);
+        if plan.strikes.contains(&turn) {
             return Err(io::Error::from_raw_os_error(plan.errno));
         }
     }
@@ -67,6 +78,13 @@ pub(super) fn at(op: Op, path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_of_one_turn_strikes_once() {
+        let fault = arm_once(Path::new("/none/once"), Op::Read, 1, 5);
+        let hits = [0; 3].map(|_| at(Op::Read, Path::new("/none/once/x")).is_err());
+        assert_eq!((hits, fault.has_struck()), ([false, true, false], true));
+    }
 
     #[test]
     fn a_fault_strikes_from_its_turn_on_and_only_in_its_folder() {

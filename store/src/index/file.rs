@@ -22,6 +22,7 @@
 //! | 16 | 4 | number of the next older entry of the chain |
 
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -108,8 +109,8 @@ impl IndexFile {
 
     /// Opens a file that has the length its geometry asks for.
     pub(crate) fn open(path: PathBuf, geometry: Geometry) -> Result<IndexFile, StoreError> {
-        let file = OpenOptions::new().read(true).write(true).open(&path);
-        let file = file.map_err(StoreError::io("open", &path))?;
+        let open = || OpenOptions::new().read(true).write(true).open(&path);
+        let file = faults::look(Op::Open, &path, open).map_err(StoreError::io("open", &path))?;
         let bytes = usize::try_from(geometry.file_bytes()).expect("an index file fits the address space");
         let map = WordMap::open(&file, bytes).map_err(StoreError::io("map", &path))?;
         let header = IndexHeader::read(&map);
@@ -140,8 +141,9 @@ impl IndexFile {
         }
         let mut head = [0; HEADER_BYTES];
         let disk = std::fs::File::open(&path).map_err(StoreError::io("open", &path))?;
-        if disk.read_exact_at(&mut head, 0).is_err() {
-            return Ok(None);
+        match faults::look(Op::Read, &path, || disk.read_exact_at(&mut head, 0)) {
+            Err(cause) if cause.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            read => read.map_err(StoreError::io("read", &path))?,
         }
         // A full file tells in its head how many entries it has room for.
         let entries = head.last_chunk().map_or(0, |word| u32::from_be_bytes(*word));

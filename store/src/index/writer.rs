@@ -4,7 +4,7 @@
 //! - a record at or before the last one indexed is known and adds nothing;
 //! - a full file is never written again;
 //! - a file keeps the geometry it was made with, whatever the settings say now; one that no index can have left is
-//!   removed, as the log has its keys.
+//!   removed, one that cannot be read put aside, as the log has its keys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use super::key::key_hash;
 use super::{FOLDER, IndexReader, file_name};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
-use crate::paths::{create_dir, remove};
+use crate::faults::{self, Op};
+use crate::paths::{create_dir, put_aside, remove, without_unreadable};
 
 /// Sizes of a store whose configuration says otherwise than its files: RocketMQ's defaults.
 pub(crate) const USUAL: Geometry = Geometry { slots: 5_000_000, entries: 20_000_000 };
@@ -71,17 +72,17 @@ impl IndexWriter {
         let mut is_behind = durable != Durable::Everything;
         // Of the last record before a file that is gone, that file may have held entries.
         let (mut has_removed, mut last_is_sure) = (false, true);
-        for path in list(&dir)? {
-            if is_sizeless(&path)? {
-                remove(&path)?;
-                has_removed = true;
-                continue;
-            }
-            let Some(file) = IndexFile::open_any(path.clone(), &known)? else {
-                tracing::warn!(file = %path.display(), "what is no file of the index is removed");
-                remove(&path)?;
-                (is_behind, has_removed) = (true, true);
-                continue;
+        for path in without_unreadable(&config.dir, || list(&dir))? {
+            let file = match take(&config.dir, &path, &known)? {
+                Taken::File(file) => file,
+                Taken::Empty => {
+                    has_removed = true;
+                    continue;
+                }
+                Taken::Nothing => {
+                    (is_behind, has_removed) = (true, true);
+                    continue;
+                }
             };
             known.push(file.geometry());
             known.dedup();
@@ -256,7 +257,7 @@ pub(crate) struct Keys<'a> {
 
 /// The index files of a folder, oldest first.
 pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let entries = match fs::read_dir(dir) {
+    let entries = match faults::look(Op::Open, dir, || fs::read_dir(dir)) {
         Ok(entries) => entries,
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(cause) => return Err(StoreError::io("list", dir)(cause)),
@@ -273,9 +274,34 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(paths)
 }
 
-/// Whether a crash came between the making of the file and its sizing.
-fn is_sizeless(path: &Path) -> Result<bool, StoreError> {
-    Ok(fs::metadata(path).map_err(StoreError::io("inspect", path))?.len() == 0)
+/// What stood under a name of the index.
+enum Taken {
+    File(IndexFile),
+    /// A crash came between the making of the file and its sizing; it is removed.
+    Empty,
+    /// What is no file of an index, and removed, or cannot be read, and put aside.
+    Nothing,
+}
+
+fn take(root: &Path, path: &Path, known: &[Geometry]) -> Result<Taken, StoreError> {
+    let meta = faults::look(Op::Open, path, || fs::metadata(path)).map_err(StoreError::io("inspect", path));
+    let opened = match meta {
+        Ok(meta) if meta.len() == 0 => {
+            remove(path)?;
+            return Ok(Taken::Empty);
+        }
+        Ok(_) => IndexFile::open_any(path.to_path_buf(), known),
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(Some(file)) => return Ok(Taken::File(file)),
+        Ok(None) => {
+            tracing::warn!(file = %path.display(), "what is no file of the index is removed");
+            remove(path)?;
+        }
+        Err(error) => put_aside(root, error)?,
+    }
+    Ok(Taken::Nothing)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub(super) fn fill(opened: &mut Opened, random: &mut Random, count: usize) -> Ve
 }
 
 /// The store holds exactly these messages.
-fn assert_holds(opened: &Opened, kept: &[Kept]) {
+pub(super) fn assert_holds(opened: &Opened, kept: &[Kept]) {
     for queue_id in 0..3 {
         let count = kept.iter().filter(|one| one.queue_id == queue_id).count();
         let max = opened.queues.get(Sample::TOPIC, queue_id).map_or(0, |queue| queue.max_offset());

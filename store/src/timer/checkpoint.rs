@@ -26,7 +26,7 @@ const OURS_MAGIC: &[u8; 8] = b"TROUPETM";
 
 /// Reads the check point, and the precision of the wheel if it is noted.
 pub(crate) fn read(path: &Path) -> Result<(TimerCheckpoint, Option<i64>), StoreError> {
-    match fs::read(path) {
+    match faults::look(Op::Read, path, || fs::read(path)) {
         Ok(bytes) => {
             let whole = bytes.get(..CHECKPOINT_BYTES).unwrap_or_default();
             let ours = bytes.get(OURS_AT..).and_then(|ours| ours.strip_prefix(OURS_MAGIC));

@@ -5,6 +5,7 @@
 //!   topic enters it again;
 //! - a log of which a file is missing, short or foreign is dropped with its wheel: units that went round again
 //!   stand anywhere in it, so all timers are entered again from the topic;
+//! - a file that cannot be read is put aside and counts as missing;
 //! - every slot that a unit near the end of the log belongs to is linked anew;
 //! - nothing that is due is lost, however long the stop was.
 
@@ -21,6 +22,7 @@ use super::{TIMER_TOPIC, TimerFlusher, TimerPaths, TimerStore, Told, checkpoint}
 use crate::config::StoreConfig;
 use crate::consume_queue::QueueTable;
 use crate::error::StoreError;
+use crate::paths::without_unreadable;
 use crate::reader::LogReader;
 
 /// Milliseconds of an hour.
@@ -38,10 +40,24 @@ impl TimerStore {
         reader: &LogReader,
         now_ms: i64,
     ) -> Result<TimerStore, StoreError> {
+        let mut attempts = 0;
+        without_unreadable(&config.dir, || {
+            attempts += 1;
+            // A wheel that an attempt has made anew knows nothing yet.
+            TimerStore::open_once(config, (queues, reader), now_ms, attempts == 1)
+        })
+    }
+
+    fn open_once(
+        config: &StoreConfig,
+        (queues, reader): (&QueueTable, &LogReader),
+        now_ms: i64,
+        trusts_wheel: bool,
+    ) -> Result<TimerStore, StoreError> {
         let paths = TimerPaths::below(&config.dir);
         let (known, of_wheel_ms) = checkpoint::read(&paths.checkpoint)?;
         let precision_ms = i64::from(config.timer_precision_ms);
-        let is_same = of_wheel_ms.is_none_or(|of_wheel_ms| of_wheel_ms == precision_ms);
+        let is_same = trusts_wheel && of_wheel_ms.is_none_or(|of_wheel_ms| of_wheel_ms == precision_ms);
         let looked_from = known.flushed_to.max(0).cast_unsigned().saturating_sub(LOOK_BACK_BYTES);
         let flushed_to = known.flushed_to.max(0).cast_unsigned();
         let open_log = || {

@@ -13,6 +13,7 @@ use troupemq_codec::message::NewRecord;
 use troupemq_codec::timer_record::UNIT_BYTES;
 
 use super::*;
+use crate::faults::{Op, arm, arm_once};
 use crate::testing::GoldenStore;
 use crate::{AppendBatch, ManualClock, Opened, StoreConfig, open};
 
@@ -106,7 +107,6 @@ fn is_roll(placed: Placed) -> bool {
 
 #[test]
 fn a_refusal_at_any_step_of_a_flush_or_a_roll_loses_no_timer() {
-    use crate::faults::{Op, arm};
     for (op, place) in [
         (Op::Create, "timerlog"),
         (Op::Allocate, "timerlog"),
@@ -307,6 +307,46 @@ fn a_file_of_the_timer_log_that_is_gone_short_or_of_another_store_costs_no_timer
             assert_eq!(early, None, "file {damaged} {how}, wheel: {has_wheel}");
         }
     }
+}
+
+/// Refuses the first, second, … such operation of a start; answers how many there were.
+fn refuse_each(place: &str, op: Op, errno: i32) -> u64 {
+    for nth in 0.. {
+        let mut bench = Bench::new();
+        let timers: Vec<_> =
+            (0..190).map(|number| bench.message(NOW_MS + 2_000 + number % 50 * 1_000, false)).collect();
+        for timer in &timers {
+            bench.timers.put(timer, NOW_MS).unwrap();
+            bench.timers.entered(timer.queue_offset + 1);
+        }
+        bench.flush();
+        let fault = arm_once(&bench.dir.path().join(place), op, nth, errno);
+        let mut bench = bench.reopen(NOW_MS + 1_000);
+        let has_struck = fault.has_struck();
+        drop(fault);
+        assert_eq!(bench.dir.path().join("unreadable").is_dir(), has_struck, "{place} {op:?} {nth}");
+        // As the owner does: what is not entered is, from the topic.
+        for timer in &timers[usize::try_from(bench.timers.next_queue_offset()).unwrap()..] {
+            bench.timers.put(timer, NOW_MS + 1_000).unwrap();
+        }
+        let taken: BTreeSet<u64> =
+            bench.take(NOW_MS + 80_000).into_iter().map(|(_, log_offset)| log_offset).collect();
+        let wanted = timers.iter().map(|timer| timer.log_offset).collect();
+        assert_eq!(taken, wanted, "{place} {op:?} {nth}");
+        if !has_struck {
+            return nth;
+        }
+    }
+    unreachable!("a start does not open files for ever")
+}
+
+#[test]
+fn a_file_that_cannot_be_read_costs_no_timer() {
+    assert_eq!(refuse_each("timerlog/00000000000000000000", Op::Open, 13), 1);
+    assert_eq!(refuse_each("timerlog/00000000000000004096", Op::Open, 5), 1);
+    assert!(refuse_each("timerwheel", Op::Open, 13) > 1);
+    assert!(refuse_each("timerwheel", Op::Read, 5) > 1);
+    assert_eq!(refuse_each("config/timercheck", Op::Read, 5), 1);
 }
 
 #[test]

@@ -173,14 +173,16 @@ pub(crate) fn each(
     from_ms: i64,
     mut visit: impl FnMut(i64, &TimerSlot),
 ) -> Result<(), StoreError> {
-    let file = File::open(path).map_err(StoreError::io("open", path))?;
+    let opened = faults::look(Op::Open, path, || File::open(path));
+    let file = opened.map_err(StoreError::io("open", path))?;
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut at = 0;
     // Stretches nobody ever wrote are passed over without being read.
     while let Ok(data) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
         at = data / SLOT_BYTES as u64 * SLOT_BYTES as u64;
         let len = usize::try_from(FILE_BYTES - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
-        file.read_exact_at(&mut chunk[..len], at).map_err(StoreError::io("read", path))?;
+        let read = faults::look(Op::Read, path, || file.read_exact_at(&mut chunk[..len], at));
+        read.map_err(StoreError::io("read", path))?;
         for slot in chunk[..len].chunks_exact(SLOT_BYTES) {
             let Ok(slot) = TimerSlot::decode(slot) else { continue };
             let time_ms = slot.time.saturating_mul(precision_ms);
