@@ -347,6 +347,32 @@ fn settings_that_close_a_way_close_it_with_rocketmqs_codes() {
     rows.hold();
 }
 
+// 3.1 #16, 4.2 step 5: also on a connection that has sent to the topic before.
+#[test]
+fn an_ordered_topic_takes_nothing_while_the_broker_may_not_be_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_node, mut client) = prepared(dir.path());
+    let ordered = UpdateAndCreateTopicHeader {
+        topic: Text::from("Ordered"),
+        default_topic: Text::from("TBW102"),
+        read_queue_nums: 1,
+        write_queue_nums: 1,
+        perm: 6,
+        topic_filter_type: Text::from("SINGLE_TAG"),
+        order: Some(true),
+        ..Default::default()
+    };
+    assert_eq!(client.call(request::<UpdateAndCreateTopic>(&ordered)).code, 0);
+    for (permission, wanted) in [(6, 0), (4, 16), (6, 0)] {
+        let setting = format!("brokerPermission={permission}").into_bytes();
+        let change = request::<UpdateBrokerConfig>(&Default::default()).with_body(setting.into());
+        assert_eq!(client.call(change).code, 0);
+        let answer = client.produce("Ordered", 0, b"x", "");
+        assert_eq!(answer.code, wanted, "{permission}: {:?}", answer.remark);
+        assert_eq!(client.produce("T", 0, b"x", "").code, 0);
+    }
+}
+
 // 4.5: each 16 sets forbiddenType: 1 broker, 2 group, 3 topic, 4 broadcasting.
 #[test]
 fn a_pull_that_is_forbidden_says_by_what() {

@@ -31,7 +31,7 @@ use crate::held::hold;
 use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
-use crate::send::check::{Marks, check_keys, check_sizes, check_zeros, illegal};
+use crate::send::check::{Marks, check_keys, check_order, check_sizes, check_zeros, illegal};
 use crate::send::count;
 use crate::send::inner_batch;
 use crate::send::light;
@@ -332,6 +332,7 @@ impl Bench {
                 queue_nums: send.default_topic_queues,
             })));
         };
+        check_order(config, cast.advertised, &place.topic.config)?;
         // What a client left of a transaction in the flags would hide the message from its queue one day.
         send.sys_flag = sys_flag::with_transaction(send.sys_flag, 0);
         if place.topic.config.topic_filter_type == TopicFilterType::MultiTag {

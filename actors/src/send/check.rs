@@ -4,6 +4,7 @@
 //! - limits are of bytes, as they stand in the frame;
 //! - remarks that clients match are RocketMQ's.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use troupemq_codec::ResponseCode;
@@ -31,6 +32,15 @@ pub fn check_topic(topic: &str) -> Result<(), Refusal> {
     names::check(topic)?;
     if names::is_not_sent_to(topic) {
         let remark = format!("Sending message to topic[{topic}] is forbidden.");
+        return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
+    }
+    Ok(())
+}
+
+/// Refuses sends to ordered topics while the broker may not be written to; the others are the route's to keep away.
+pub fn check_order(config: &BrokerConfig, host: SocketAddr, topic: &TopicConfig) -> Result<(), Refusal> {
+    if topic.order && !config.is_writable() {
+        let remark = format!("the broker[{}] sending message is forbidden", host.ip());
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
     }
     Ok(())

@@ -62,10 +62,6 @@ impl Places {
         }
         check_topic(name)?;
         let Some(topic) = cast.directory.topic(name) else { return Ok(None) };
-        if !cast.config.load().is_writable() && topic.config.order {
-            let remark = format!("the broker[{}] sending message is forbidden", cast.advertised.ip());
-            return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
-        }
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }

@@ -9,6 +9,7 @@ import java.util.TreeSet;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -40,7 +41,8 @@ public final class AdminScenarios {
         list.add("mqadmin-topics", "updateTopicPerm, updateTopicList, allocateMQ, updateOrderConf", AdminScenarios::topics);
         list.add("mqadmin-configuration", "getBrokerConfig, updateBrokerConfig, getNamesrvConfig, KV", AdminScenarios::configuration);
         list.add("mqadmin-write-permission", "3.12 #117: wipeWritePerm, addWritePerm", AdminScenarios::writePermission);
-        list.add("mqadmin-queryCq", "units of a consume queue", AdminScenarios::queryCq);
+        list.add("broker-without-write", "3.1 #16: refused for ordered topics, taken for others", AdminScenarios::readOnly);
+        list.add("mqadmin-queryCq", "3.7 #61: units of a consume queue: the tag's hash, or the time", AdminScenarios::queryCq);
         list.add("mqadmin-statistics", "statsAll, brokerConsumeStats, producer, sendMsgStatus, checkMsgSendRT", AdminScenarios::statistics);
         list.add("mqadmin-offsets", "3.9: resetOffsetByTime, skipAccumulatedMessage, cloneGroupOffset", AdminScenarios::offsets);
         list.add("mqadmin-consumers", "consumerStatus, consumeMessage, direct consumption", AdminScenarios::consumers);
@@ -56,7 +58,7 @@ public final class AdminScenarios {
         String two = bed.name("t");
         printed = tool.succeeds("updateTopic", "-c", bed.clusterName(), "-t", two, "-a", "+message.type=FIFO");
         Check.contains(printed, "create topic to " + bed.brokerAddress() + " success.", "first line");
-        Check.within(5, "routes", () -> {
+        Check.within(30, "routes", () -> {
             var first = bed.admin.examineTopicRouteInfo(one).getQueueDatas().get(0);
             var second = bed.admin.examineTopicRouteInfo(two).getQueueDatas().get(0);
             return first.getReadQueueNums() == 3 && first.getWriteQueueNums() == 5
@@ -66,7 +68,7 @@ public final class AdminScenarios {
         Check.equal(Map.of("message.type", "FIFO"), config.getAttributes(), "attributes");
         // Changing keeps what is not named and is seen at once.
         tool.succeeds("updateTopic", "-b", bed.brokerAddress(), "-t", one, "-r", "6", "-w", "6", "-p", "4");
-        Check.within(5, "the changed route", () -> {
+        Check.within(30, "the changed route", () -> {
             var changed = bed.admin.examineTopicRouteInfo(one).getQueueDatas().get(0);
             return changed.getReadQueueNums() == 6 && changed.getWriteQueueNums() == 6 && changed.getPerm() == 4;
         });
@@ -92,14 +94,14 @@ public final class AdminScenarios {
         Inbox inbox = new Inbox();
         bed.pushing(group, topic, "*", inbox);
         Bed.send(bed.producer(), topic, "", "m", 5);
-        Check.within(20, "5 messages", () -> inbox.size() == 5);
+        Check.within(30, "5 messages", () -> inbox.size() == 5);
         TreeSet<String> names = new TreeSet<>(tool.succeeds("topicList").lines().map(String::trim).toList());
         for (String name : List.of(topic, "%RETRY%" + group, "TBW102", bed.clusterName(), bed.brokerName(), "SELF_TEST_TOPIC",
             "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "OFFSET_MOVED_EVENT", "BenchmarkTest")) {
             Check.that(names.contains(name), "topic %s is not in %s", name, names);
         }
         List<String> line = List.of(bed.clusterName(), topic, group);
-        Check.within(20, "the topic's line names its group",
+        Check.within(30, "the topic's line names its group",
             () -> Tool.rows(tool.succeeds("topicList", "-c", bed.clusterName()), bed.clusterName()).contains(line));
     }
 
@@ -129,7 +131,7 @@ public final class AdminScenarios {
             Check.equal("0", row.get(2), "min offset");
             Check.equal("" + (4 + Integer.parseInt(row.get(1))), row.get(3), "max offset of queue %s", row.get(1));
             Date updated = new SimpleDateFormat("yyyy-MM-dd HH:mm:ss,SSS").parse(row.get(4) + " " + row.get(5));
-            Check.that(Math.abs(System.currentTimeMillis() - updated.getTime()) < 10_000, "last update %s", updated);
+            Check.that(Math.abs(System.currentTimeMillis() - updated.getTime()) < 60_000, "last update %s", updated);
         }
     }
 
@@ -145,8 +147,8 @@ public final class AdminScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "*", inbox);
         Bed.send(producer, topic, "", "m", 10);
-        Check.within(20, "10 messages", () -> inbox.size() == 10);
-        Check.within(20, "the group in the list with nothing left", () -> {
+        Check.within(30, "10 messages", () -> inbox.size() == 10);
+        Check.within(30, "the group in the list with nothing left", () -> {
             List<String> row = Tool.row(tool.succeeds("consumerProgress"), group);
             return row.get(1).equals("1") && row.get(3).equals("PUSH") && row.get(4).equals("CLUSTERING")
                 && row.get(row.size() - 1).equals("0");
@@ -165,7 +167,7 @@ public final class AdminScenarios {
         String topic = bed.topic(2);
         String group = bed.name("g");
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "A || B", new Inbox());
-        Check.within(5, "the member", () -> bed.admin.examineConsumerConnectionInfo(group).getConnectionSet().size() == 1);
+        Check.within(30, "the member", () -> bed.admin.examineConsumerConnectionInfo(group).getConnectionSet().size() == 1);
         String printed = tool.succeeds("consumerConnection", "-g", group);
         List<String> member = Tool.row(printed, consumer.buildMQClientId());
         Check.that(member.get(1).startsWith("127.0.0.1:"), "address %s", member.get(1));
@@ -185,7 +187,7 @@ public final class AdminScenarios {
         String group = bed.name("pg");
         DefaultMQProducer producer = bed.producer(group);
         Bed.send(producer, topic, "", "m", 1);
-        Check.within(10, "the producer", () -> {
+        Check.within(30, "the producer", () -> {
             String printed = tool.prints("producerConnection", "-g", group, "-t", topic);
             return printed.contains(producer.buildMQClientId()) && printed.contains("JAVA") && printed.contains("V5_3_1");
         });
@@ -227,7 +229,7 @@ public final class AdminScenarios {
     private static void queryByUniqueKey(Bed bed) throws Exception {
         String topic = bed.topic(2);
         SendResult result = sendOne(bed, topic, "k2");
-        Check.within(5, "the message by its id", () -> {
+        Check.within(30, "the message by its id", () -> {
             fields(bed, new Tool(bed).succeeds("queryMsgByUniqueKey", "-t", topic, "-i", result.getMsgId()), topic, "k2", result);
             return true;
         });
@@ -240,7 +242,7 @@ public final class AdminScenarios {
             results.add(sendOne(bed, topic, "same"));
         }
         sendOne(bed, topic, "other");
-        Check.within(5, "three messages of the key", () -> {
+        Check.within(30, "three messages of the key", () -> {
             String printed = new Tool(bed).succeeds("queryMsgByKey", "-t", topic, "-k", "same");
             for (SendResult result : results) {
                 Check.equal(List.of(result.getMsgId(), "" + result.getMessageQueue().getQueueId(), "" + result.getQueueOffset()),
@@ -301,7 +303,7 @@ public final class AdminScenarios {
         Check.equal("SEND_OK", row.get(2), "result");
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "ToolTag", inbox);
-        inbox.awaitExactly(new TreeSet<>(List.of("hello from the tool")), 20);
+        inbox.awaitExactly(new TreeSet<>(List.of("hello from the tool")), 40);
         Check.equal(row.get(3), inbox.messages().get(0).getMsgId(), "message id");
         Check.equal(row.get(1), "" + inbox.messages().get(0).getQueueId(), "queue");
     }
@@ -317,7 +319,7 @@ public final class AdminScenarios {
         Check.that(tool.succeeds("topicList").lines().noneMatch(line -> line.trim().equals(topic)), "the topic is not listed");
         // Made again, it begins anew.
         bed.createTopic(topic, 2, 2, 6);
-        Check.within(10, "an empty topic", () -> bed.stored(topic) == 0);
+        Check.within(30, "an empty topic", () -> bed.stored(topic) == 0);
         Check.equal(0L, Bed.sent(bed.producer().send(new Message(topic, Bed.bytes("x")))).getQueueOffset(), "first queue offset");
     }
 
@@ -339,7 +341,7 @@ public final class AdminScenarios {
         String topic = bed.topic(2);
         String printed = tool.succeeds("updateTopicPerm", "-b", bed.brokerAddress(), "-t", topic, "-p", "4");
         Check.contains(printed, "update topic perm from 6 to 4 in " + bed.brokerAddress() + " success.", "permission");
-        Check.within(5, "the new permission in the route", () -> bed.admin.examineTopicRouteInfo(topic).getQueueDatas().get(0).getPerm() == 4);
+        Check.within(30, "the new permission in the route", () -> bed.admin.examineTopicRouteInfo(topic).getQueueDatas().get(0).getPerm() == 4);
         printed = tool.succeeds("allocateMQ", "-t", bed.topic(2), "-i", "10.0.0.1,10.0.0.2");
         for (String member : List.of("10.0.0.1", "10.0.0.2")) {
             Check.that(printed.matches("(?s).*\"" + member + "\":\\[\\{\"brokerName\":\"" + bed.brokerName()
@@ -376,6 +378,26 @@ public final class AdminScenarios {
         Check.equal(6, bed.admin.examineTopicRouteInfo(topic).getQueueDatas().get(0).getPerm(), "permission in the route");
     }
 
+    private static void readOnly(Bed bed) throws Exception {
+        Tool tool = new Tool(bed);
+        String plain = bed.topic(1);
+        String ordered = bed.name("t");
+        TopicConfig config = new TopicConfig(ordered, 1, 1, 6);
+        config.setOrder(true);
+        bed.admin.createAndUpdateTopicConfig(bed.brokerAddress(), config);
+        Raw raw = new Raw(bed);
+        Check.equal(0, raw.send(ordered, Map.of()).getCode(), "code of a send while the broker has W");
+        tool.succeeds("updateBrokerConfig", "-b", bed.brokerAddress(), "-k", "brokerPermission", "-v", "4");
+        try {
+            Check.equal(16, raw.send(ordered, Map.of()).getCode(), "code of a send to an ordered topic");
+            Check.equal(0, raw.send(plain, Map.of()).getCode(), "code of a send to a plain topic");
+        } finally {
+            tool.succeeds("updateBrokerConfig", "-b", bed.brokerAddress(), "-k", "brokerPermission", "-v", "6");
+        }
+        Check.equal(0, raw.send(ordered, Map.of()).getCode(), "code of a send once the broker has W again");
+        Check.within(30, "the route with W", () -> bed.admin.examineTopicRouteInfo(plain).getQueueDatas().get(0).getPerm() == 6);
+    }
+
     private static void queryCq(Bed bed) throws Exception {
         String topic = bed.topic(1);
         List<SendResult> results = new ArrayList<>();
@@ -388,6 +410,16 @@ public final class AdminScenarios {
             Check.contains(printed, "physicOffset=" + Long.parseLong(results.get(i).getOffsetMsgId().substring(16), 16) + ",", "unit " + i);
         }
         Check.contains(printed, "tagsCode=" + "TagX".hashCode() + ",", "tag code");
+        // No other scenario of this suite uses the last level, of two hours.
+        MessageQueue level = new MessageQueue("SCHEDULE_TOPIC_XXXX", bed.brokerName(), 17);
+        long next = bed.admin.maxOffset(level);
+        Message late = new Message(topic, "TagX", "late", Bed.bytes("late"));
+        late.setDelayTimeLevel(18);
+        Bed.sent(bed.producer().send(late));
+        printed = new Tool(bed).succeeds("queryCq", "-t", level.getTopic(), "-q", "17", "-i", "" + next, "-c", "1", "-b", bed.brokerAddress());
+        long due = Long.parseLong(printed.replaceAll("(?s).*tagsCode=(-?\\d+),.*", "$1"));
+        long wait = due - System.currentTimeMillis();
+        Check.that(wait > 7_100_000 && wait <= 7_200_000, "what waits two hours has a unit for in %d ms:%n%s", wait, printed);
     }
 
     private static void statistics(Bed bed) throws Exception {
@@ -398,8 +430,9 @@ public final class AdminScenarios {
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "*", inbox);
         DefaultMQProducer producer = bed.producer();
         Bed.send(producer, topic, "", "m", 10);
-        Check.within(20, "10 messages", () -> inbox.size() == 10);
+        Check.within(30, "10 messages", () -> inbox.size() == 10);
         consumer.shutdown();
+        bed.awaitConsumed(group, topic);
         Bed.send(producer, topic, "", "more", 4);
         List<String> stats = Tool.row(tool.succeeds("statsAll", "-t", topic), topic);
         Check.equal(group, stats.get(1), "group in statsAll");
@@ -421,7 +454,7 @@ public final class AdminScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "*", inbox);
         TreeSet<String> wanted = Bed.send(producer, topic, "", "m", 20);
-        inbox.awaitExactly(wanted, 20);
+        inbox.awaitExactly(wanted, 40);
         inbox.clear();
         String longAgo = "" + (System.currentTimeMillis() - 3600_000);
         String printed = tool.succeeds("resetOffsetByTime", "-g", group, "-t", topic, "-s", longAgo, "-f", "true");
@@ -447,13 +480,13 @@ public final class AdminScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "*", inbox);
         SendResult result = sendOne(bed, topic, "direct");
-        Check.within(20, "the message", () -> inbox.size() == 1);
+        Check.within(30, "the message", () -> inbox.size() == 1);
         String printed = tool.succeeds("consumerStatus", "-g", group);
         Check.contains(printed, consumer.buildMQClientId(), "the member");
         Check.contains(printed, "Rebalance OK", "rebalance");
         printed = tool.succeeds("queryMsgById", "-i", result.getOffsetMsgId(), "-g", group, "-d", consumer.buildMQClientId(), "-t", topic);
         Check.contains(printed, "consumeResult=CR_SUCCESS", "direct consumption");
-        Check.within(5, "consumed again", () -> inbox.size() == 2);
+        Check.within(30, "consumed again", () -> inbox.size() == 2);
         printed = tool.succeeds("consumeMessage", "-t", topic, "-b", bed.brokerName(), "-i",
             "" + result.getMessageQueue().getQueueId(), "-o", "0", "-c", "1");
         Check.contains(printed, "Consume ok", "consumed by the tool");

@@ -79,7 +79,7 @@ final class Bed {
         config.setReadQueueNums(readQueues);
         config.setPerm(permissions);
         admin.createAndUpdateTopicConfig(brokerAddress(), config);
-        Check.within(5, "route of the new topic " + topic, () -> {
+        Check.within(30, "route of the new topic " + topic, () -> {
             var queues = admin.examineTopicRouteInfo(topic).getQueueDatas();
             return queues.size() == 1 && queues.get(0).getWriteQueueNums() == writeQueues
                 && queues.get(0).getPerm() == permissions;
@@ -116,6 +116,24 @@ final class Bed {
             sum += admin.maxOffset(queue);
         }
         return sum;
+    }
+
+    /** Waits until the broker shows that a group has had all; the last commit of a client that stops waits for no answer. */
+    void awaitConsumed(String group, String topic) throws Exception {
+        int queues = queues(topic).size();
+        Check.within(30, "all of " + topic + " consumed by " + group, () -> {
+            var progress = admin.examineConsumeStats(group, topic);
+            return progress.getOffsetTable().size() == queues && progress.computeTotalDiff() == 0;
+        });
+    }
+
+    /** The retry topic of a new group, which its first member makes, and then leaves. */
+    String retryTopic(String group, String topic) throws Exception {
+        DefaultMQPushConsumer first = pushing(group, topic, "*", new Inbox());
+        String retries = "%RETRY%" + group;
+        Check.within(30, "the retry topic", () -> queues(retries).size() == 1);
+        first.shutdown();
+        return retries;
     }
 
     private static String instance() {

@@ -35,7 +35,7 @@ final class DeliveryScenarios {
 
     static void addTo(Scenarios list) {
         list.suite("delivery");
-        list.add("tx-commit-and-rollback", "3.11 #104: a half message is seen once committed, never when rolled back", DeliveryScenarios::commit);
+        list.add("tx-commit-and-rollback", "3.11 #104, #112: a half message is seen once committed, never when rolled back", DeliveryScenarios::commit);
         list.add("tx-check", "3.11 #106, #107: the producer is asked until it knows", DeliveryScenarios::check);
         list.add("tx-given-up", "3.11 #106: after the last check it lies in a topic of its own", DeliveryScenarios::givenUp);
         list.add("tx-lost-producer", "3.11 #107: another producer of the group is asked", DeliveryScenarios::lostProducer);
@@ -63,6 +63,10 @@ final class DeliveryScenarios {
             return (LocalTransactionState) wanted;
         }
 
+        boolean isAsked(String key) {
+            return List.copyOf(asked).stream().anyMatch(message -> message.getKeys().equals(key));
+        }
+
         @Override
         public LocalTransactionState checkLocalTransaction(MessageExt message) {
             asked.add(message);
@@ -79,7 +83,7 @@ final class DeliveryScenarios {
         // A producer of 5.3.1 knows no broker, and tells none of itself, before its first message.
         Bed.sent(producer.send(new Message(bed.topic(1), Bed.bytes("first"))));
         String id = producer.buildMQClientId();
-        Check.within(20, "the producer at the broker", () -> bed.admin.examineProducerConnectionInfo(group, topic)
+        Check.within(30, "the producer at the broker", () -> bed.admin.examineProducerConnectionInfo(group, topic)
             .getConnectionSet().stream().anyMatch(connection -> connection.getClientId().equals(id)));
         return producer;
     }
@@ -103,13 +107,14 @@ final class DeliveryScenarios {
                 sent.put("m" + i, result);
             }
         }
-        inbox.awaitExactly(new TreeSet<>(sent.keySet()), 20);
+        inbox.awaitExactly(new TreeSet<>(sent.keySet()), 40);
         Thread.sleep(2500);
         Check.equal(10, inbox.size(), "deliveries after the time of checks");
         for (MessageExt message : inbox.messages()) {
             SendResult result = sent.get(Inbox.text(message));
             Check.equal(result.getMsgId(), message.getMsgId(), "message id");
             Check.equal(result.getMsgId(), message.getTransactionId(), "transaction id");
+            Check.equal(result.getTransactionId(), message.getProperty("__transactionId__"), "transaction id as a property");
             Check.equal(result.getMessageQueue().getQueueId(), message.getQueueId(), "queue");
             Check.equal("value", message.getUserProperty("own"), "property");
             Check.equal("T", message.getTags(), "tag");
@@ -126,7 +131,7 @@ final class DeliveryScenarios {
         long began = System.currentTimeMillis();
         SendResult result = Bed.sent(producer.sendMessageInTransaction(half(topic, "good"), LocalTransactionState.UNKNOW));
         Bed.sent(producer.sendMessageInTransaction(half(topic, "bad"), LocalTransactionState.UNKNOW));
-        Check.within(15, "a question about each", () -> ledger.asked.size() >= 2);
+        Check.within(30, "a question about each", () -> ledger.isAsked("good") && ledger.isAsked("bad"));
         Check.that(ledger.askedAt.get(0) - began >= 1000, "asked after %d ms", ledger.askedAt.get(0) - began);
         Check.equal(0, inbox.size(), "deliveries before the decision");
         MessageExt asked = ledger.asked.stream().filter(m -> m.getKeys().equals("good")).findFirst().orElseThrow();
@@ -137,12 +142,13 @@ final class DeliveryScenarios {
         Check.equal("1", asked.getProperty("TRANSACTION_CHECK_TIMES"), "number of the question");
         ledger.checks.put("good", LocalTransactionState.COMMIT_MESSAGE);
         ledger.checks.put("bad", LocalTransactionState.ROLLBACK_MESSAGE);
-        inbox.awaitExactly(new TreeSet<>(List.of("good")), 15);
+        inbox.awaitExactly(new TreeSet<>(List.of("good")), 40);
         Check.equal(result.getMsgId(), inbox.messages().get(0).getMsgId(), "message id");
-        Thread.sleep(1500);
-        int questions = ledger.asked.size();
-        Thread.sleep(3000);
-        Check.equal(questions, ledger.asked.size(), "questions after both were decided");
+        Check.within(30, "no more questions", () -> {
+            int questions = ledger.asked.size();
+            Thread.sleep(3000);
+            return ledger.asked.size() == questions;
+        });
         Check.equal(1, inbox.size(), "deliveries");
     }
 
@@ -157,8 +163,8 @@ final class DeliveryScenarios {
         MessageQueue queue = new MessageQueue(GIVEN_UP, bed.brokerName(), 0);
         Check.within(30, "the message in " + GIVEN_UP, () -> all(reader, queue).stream()
             .anyMatch(m -> result.getMsgId().equals(m.getProperty("UNIQ_KEY")) && Inbox.text(m).equals("never")));
-        int questions = ledger.asked.size();
-        Check.that(questions == 4 || bed.target.isJava() && questions > 0 && questions < 4, "%d questions", questions);
+        Check.within(30, "4 questions", () -> ledger.asked.size() == 4
+            || bed.target.isJava() && !ledger.asked.isEmpty() && ledger.asked.size() < 4);
         Check.equal(0, inbox.size(), "deliveries");
     }
 
@@ -173,7 +179,7 @@ final class DeliveryScenarios {
         producer(bed, group, topic, ledger);
         Bed.sent(first.sendMessageInTransaction(half(topic, "orphan"), LocalTransactionState.UNKNOW));
         first.shutdown();
-        inbox.awaitExactly(new TreeSet<>(List.of("orphan")), 25);
+        inbox.awaitExactly(new TreeSet<>(List.of("orphan")), 40);
         Check.that(!ledger.asked.isEmpty(), "the second producer was asked");
     }
 
@@ -188,7 +194,7 @@ final class DeliveryScenarios {
         message.putUserProperty("CHECK_IMMUNITY_TIME_IN_SECONDS", "5");
         long began = System.currentTimeMillis();
         Bed.sent(producer.sendMessageInTransaction(message, LocalTransactionState.UNKNOW));
-        inbox.awaitExactly(new TreeSet<>(List.of("late")), 25);
+        inbox.awaitExactly(new TreeSet<>(List.of("late")), 40);
         long first = ledger.askedAt.get(0) - began;
         Check.that(first >= 5000, "asked after %d ms", first);
     }
@@ -320,7 +326,7 @@ final class DeliveryScenarios {
         message.setDelayTimeLevel(99);
         long began = System.currentTimeMillis();
         Bed.sent(bed.producer().send(message));
-        inbox.awaitExactly(new TreeSet<>(List.of("late")), 30);
+        inbox.awaitExactly(new TreeSet<>(List.of("late")), 40);
         Check.that(inbox.messages().get(0).getStoreTimestamp() - began >= 2000, "before the time of the last level");
     }
 
@@ -330,12 +336,12 @@ final class DeliveryScenarios {
         SendResult result = Bed.sent(bed.producer().send(new Message(topic, "T", "key", Bed.bytes("back"))));
         DefaultMQPullConsumer reader = bed.pull(group);
         List<MessageExt> first = new ArrayList<>();
-        Check.within(10, "the message", () -> first.addAll(all(reader, result.getMessageQueue())));
+        Check.within(30, "the message", () -> first.addAll(all(reader, result.getMessageQueue())));
         long began = System.currentTimeMillis();
         reader.sendMessageBack(first.get(0), 4);
         MessageQueue retries = new MessageQueue("%RETRY%" + group, bed.brokerName(), 0);
         List<MessageExt> again = new ArrayList<>();
-        Check.within(15, "the message in its retry topic", () -> again.addAll(all(reader, retries)));
+        Check.within(30, "the message in its retry topic", () -> again.addAll(all(reader, retries)));
         Check.that(System.currentTimeMillis() - began >= 1900, "not before its time");
         Check.equal(result.getMsgId(), again.get(0).getMsgId(), "message id");
         Check.equal(1, again.get(0).getReconsumeTimes(), "failures before");

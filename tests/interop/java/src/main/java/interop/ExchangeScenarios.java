@@ -62,7 +62,7 @@ final class ExchangeScenarios {
         } else {
             bed.createTopic(TOPIC, 3, 3, 6);
         }
-        Check.within(10, "route of the topic", () -> bed.queues(TOPIC).size() == 3);
+        Check.within(30, "route of the topic", () -> bed.queues(TOPIC).size() == 3);
         if (!entries.isEmpty()) {
             check(bed, entries);
             // 3.8 #73: the group had consumed all of it; nothing may come twice.
@@ -80,7 +80,7 @@ final class ExchangeScenarios {
         check(bed, entries);
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(GROUP, TOPIC, "*", inbox);
-        Check.within(20, "200 messages", () -> inbox.size() >= 200);
+        Check.within(30, "200 messages", () -> inbox.size() >= 200);
         TreeSet<String> keys = new TreeSet<>();
         inbox.messages().forEach(m -> keys.add(m.getKeys()));
         TreeSet<String> wanted = new TreeSet<>();
@@ -88,6 +88,7 @@ final class ExchangeScenarios {
         Check.equal(wanted, keys, "keys of what the group was given");
         Check.equal(200, inbox.size(), "deliveries");
         consumer.shutdown();
+        bed.awaitConsumed(GROUP, TOPIC);
     }
 
     private static List<Entry> send(Bed bed, int turn) throws Exception {
@@ -155,7 +156,7 @@ final class ExchangeScenarios {
             Entry entry = entries.get(i);
             MessageExt viewed = bed.admin.viewMessage(TOPIC, entry.id);
             Check.equal(entry.key, viewed.getKeys(), "keys by offset id");
-            Check.within(5, "by key " + entry.key, () -> {
+            Check.within(30, "by key " + entry.key, () -> {
                 var found = bed.admin.queryMessage(TOPIC, entry.key, 8, 0, System.currentTimeMillis() + 60_000).getMessageList();
                 return found.size() == 1 && crc(found.get(0).getBody()) == entry.crc;
             });
@@ -167,10 +168,10 @@ final class ExchangeScenarios {
         String topic = bed.topic(5);
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
-        inbox.awaitExactly(Bed.send(bed.producer(), topic, "", "m", 50), 20);
+        inbox.awaitExactly(Bed.send(bed.producer(), topic, "", "m", 50), 40);
         String automatic = bed.name("auto");
         Bed.sent(bed.producer().send(new Message(automatic, Bed.bytes("first"))));
-        Check.within(3, "route of the automatic topic", () -> bed.queues(automatic).size() == 4);
+        Check.within(30, "route of the automatic topic", () -> bed.queues(automatic).size() == 4);
         Check.equal(bed.clusterName(), bed.admin.examineTopicRouteInfo(topic).getBrokerDatas().get(0).getCluster(), "cluster in the route");
     }
 }

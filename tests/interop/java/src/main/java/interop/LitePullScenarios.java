@@ -47,7 +47,7 @@ final class LitePullScenarios {
         consumer.subscribe(topic, "*");
         consumer.setAutoCommit(false);
         consumer.start();
-        List<MessageExt> got = poll(consumer, 30, 15);
+        List<MessageExt> got = poll(consumer, 30, 40);
         Check.equal(first, texts(got), "first messages");
         Check.equal(30, got.size(), "deliveries");
         consumer.commitSync();
@@ -56,7 +56,7 @@ final class LitePullScenarios {
         DefaultLitePullConsumer successor = bed.litePull(group);
         successor.subscribe(topic, "*");
         successor.start();
-        got = poll(successor, 20, 15);
+        got = poll(successor, 20, 40);
         Check.equal(second, texts(got), "messages of the successor");
         Check.equal(List.of(), poll(successor, 1, 0.5), "further messages");
     }
@@ -69,9 +69,9 @@ final class LitePullScenarios {
         DefaultLitePullConsumer consumer = bed.litePull(bed.name("g"));
         consumer.subscribe(topic, "B || C");
         consumer.start();
-        Check.equal(wanted, texts(poll(consumer, 10, 15)), "messages");
+        Check.equal(wanted, texts(poll(consumer, 10, 40)), "messages");
         wanted = Bed.send(producer, topic, "C", "c", 5);
-        Check.equal(wanted, texts(poll(consumer, 5, 15)), "later messages");
+        Check.equal(wanted, texts(poll(consumer, 5, 40)), "later messages");
     }
 
     private static void seeking(Bed bed) throws Exception {
@@ -90,7 +90,7 @@ final class LitePullScenarios {
         Check.equal(1, queues.size(), "queues");
         consumer.assign(queues);
         // The client of 4.9.8 hands out what a pull brings that was under way when it is told to seek.
-        Check.equal(20, poll(consumer, 20, 15).size(), "messages from where a new group begins");
+        Check.equal(20, poll(consumer, 20, 40).size(), "messages from where a new group begins");
         consumer.seekToBegin(queue);
         Check.equal(0L, offsets(consumer, 20).get(0), "first offset after seeking to the begin");
         consumer.seek(queue, 7);
@@ -108,7 +108,7 @@ final class LitePullScenarios {
     }
 
     private static List<Long> offsets(DefaultLitePullConsumer consumer, int count) {
-        List<MessageExt> got = poll(consumer, count, 15);
+        List<MessageExt> got = poll(consumer, count, 40);
         Check.equal(count, got.size(), "messages");
         List<Long> offsets = got.stream().map(MessageExt::getQueueOffset).toList();
         for (int i = 1; i < count; i++) {
@@ -128,13 +128,13 @@ final class LitePullScenarios {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.start();
         consumer.assign(List.of(queue));
-        Check.equal(15, poll(consumer, 15, 15).size(), "messages");
+        Check.equal(15, poll(consumer, 15, 40).size(), "messages");
         consumer.commitSync();
         Check.equal(15L, consumer.committed(queue), "committed offset");
         consumer.shutdown();
         var other = bed.pull(group);
         other.fetchSubscribeMessageQueues(topic);
-        Check.within(5, "offset at the broker", () -> other.fetchConsumeOffset(queue, true) == 15);
+        Check.within(30, "offset at the broker", () -> other.fetchConsumeOffset(queue, true) == 15);
     }
 
     private static void twoMembers(Bed bed) throws Exception {
@@ -147,11 +147,11 @@ final class LitePullScenarios {
             consumer.start();
             members.add(consumer);
         }
-        Check.within(10, "two queues each", () -> members.get(0).assignment().size() == 2 && members.get(1).assignment().size() == 2);
+        Check.within(30, "two queues each", () -> members.get(0).assignment().size() == 2 && members.get(1).assignment().size() == 2);
         TreeSet<String> wanted = Bed.send(bed.producer(), topic, "", "m", 40);
         TreeSet<String> got = new TreeSet<>();
         for (DefaultLitePullConsumer member : members) {
-            List<MessageExt> share = poll(member, 20, 15);
+            List<MessageExt> share = poll(member, 20, 40);
             Check.equal(20, share.size(), "share of a member");
             got.addAll(texts(share));
         }

@@ -36,6 +36,8 @@ public final class Main {
         DeliveryScenarios.addTo(list);
         LightScenarios.addTo(list);
         RefusalScenarios.addTo(list);
+        StatementScenarios.addTo(list);
+        TransactionScenarios.addTo(list);
         for (String release5 : List.of("interop.Release5Scenarios", "interop.Release533Scenarios", "interop.Release5RustScenarios",
             "interop.AdminScenarios", "interop.ToolScenarios")) {
             try {

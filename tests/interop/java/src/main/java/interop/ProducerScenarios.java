@@ -92,7 +92,7 @@ final class ProducerScenarios {
                 }
             });
         }
-        Check.that(all.await(20, TimeUnit.SECONDS), "%d call-backs were not called", all.getCount());
+        Check.that(all.await(40, TimeUnit.SECONDS), "%d call-backs were not called", all.getCount());
         Check.equal(List.of(), List.copyOf(faults), "faults");
         Check.equal(200, ids.size(), "different offset ids");
         Check.equal(200L, bed.stored(topic), "messages stored");
@@ -109,10 +109,10 @@ final class ProducerScenarios {
         // An error answer to a one-way request would sit on this connection too: it must go on working.
         producer.sendOneway(new Message(topic, Bed.bytes("lost")), new MessageQueue(topic, bed.brokerName(), 99));
         wanted.addAll(Bed.send(producer, topic, "", "after", 3));
-        Check.within(5, "53 messages stored", () -> bed.stored(topic) == 53);
+        Check.within(30, "53 messages stored", () -> bed.stored(topic) == 53);
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
     }
 
     private static void batch(Bed bed) throws Exception {
@@ -150,7 +150,7 @@ final class ProducerScenarios {
         }
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "Even", inbox);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
     }
 
     private static void chosenQueue(Bed bed) throws Exception {
@@ -220,7 +220,7 @@ final class ProducerScenarios {
                 called.countDown();
             }
         });
-        Check.that(called.await(5, TimeUnit.SECONDS), "the call-back was not called within 5 s");
+        Check.that(called.await(30, TimeUnit.SECONDS), "the call-back was not called within 30 s");
         Check.equal(1, faults.size(), "faults given to the call-back");
         Check.equal(0L, bed.stored(topic), "messages stored");
         Bed.send(producer, topic, "", "fine", 4);
@@ -282,7 +282,7 @@ final class ProducerScenarios {
             asking.setDefaultTopicQueueNums(pair[0]);
             asking.start();
             Bed.sent(asking.send(new Message(topic, Bed.bytes("first"))));
-            Check.within(3, "route of " + topic, () -> !bed.admin.examineTopicRouteInfo(topic).getQueueDatas().isEmpty());
+            Check.within(30, "route of " + topic, () -> !bed.admin.examineTopicRouteInfo(topic).getQueueDatas().isEmpty());
             var route = bed.admin.examineTopicRouteInfo(topic).getQueueDatas().get(0);
             Check.equal(pair[1], route.getWriteQueueNums(), "write queues");
             Check.equal(pair[1], route.getReadQueueNums(), "read queues");
@@ -291,7 +291,7 @@ final class ProducerScenarios {
             wanted.add("first");
             Inbox inbox = new Inbox();
             bed.pushing(bed.name("g"), topic, "*", inbox);
-            inbox.awaitExactly(wanted, 30);
+            inbox.awaitExactly(wanted, 40);
         }
     }
 
@@ -326,8 +326,8 @@ final class ProducerScenarios {
             Check.equal(0L, got.getPreparedTransactionOffset(), "prepared transaction offset");
             Check.equal(bed.brokerAddress(), got.getStoreHost().toString().replaceFirst("^.*/", ""), "store host");
             Check.that(got.getBornHost().toString().contains("/127.0.0.1:"), "born host %s", got.getBornHost());
-            Check.that(Math.abs(got.getBornTimestamp() - before) < 5000, "born time %d", got.getBornTimestamp());
-            Check.that(Math.abs(got.getStoreTimestamp() - before) < 5000, "store time %d", got.getStoreTimestamp());
+            Check.that(Math.abs(got.getBornTimestamp() - before) < 60_000, "born time %d", got.getBornTimestamp());
+            Check.that(Math.abs(got.getStoreTimestamp() - before) < 60_000, "store time %d", got.getStoreTimestamp());
         }
     }
 

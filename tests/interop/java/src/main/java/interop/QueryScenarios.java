@@ -42,7 +42,7 @@ final class QueryScenarios {
         for (int i = 0; i < 5; i++) {
             String text = "m" + i;
             SendResult result = Bed.sent(producer.send(new Message(topic, "T", "k" + i, Bed.bytes(text))));
-            Check.within(3, "message " + i + " by its id",
+            Check.within(30, "message " + i + " by its id",
                 () -> Inbox.text(bed.admin.viewMessage(topic, result.getMsgId())).equals(text));
         }
     }
@@ -64,7 +64,7 @@ final class QueryScenarios {
         Bed.sent(producer.send(new Message(topic, "T", "greenish", Bed.bytes("three"))));
         Bed.sent(producer.send(new Message(other, "T", "green", Bed.bytes("four"))));
         long end = System.currentTimeMillis() + 60_000;
-        Check.within(3, "green", () -> query(bed, topic, "green", 32, start, end).equals(Set.of("one", "two")));
+        Check.within(30, "green", () -> query(bed, topic, "green", 32, start, end).equals(Set.of("one", "two")));
         Check.equal(Set.of("one"), query(bed, topic, "red", 32, start, end), "red");
         Check.equal(Set.of("three"), query(bed, topic, "greenish", 32, start, end), "greenish");
         Check.equal(Set.of("four"), query(bed, other, "green", 32, start, end), "green of the other topic");
@@ -79,7 +79,7 @@ final class QueryScenarios {
             Bed.sent(producer.send(new Message(topic, "T", "same", Bed.bytes("m" + i))));
         }
         long now = System.currentTimeMillis();
-        Check.within(3, "64 of 100", () -> query(bed, topic, "same", 500, now - 60_000, now + 60_000).size() == 64);
+        Check.within(30, "64 of 100", () -> query(bed, topic, "same", 500, now - 60_000, now + 60_000).size() == 64);
         Check.equal(10, query(bed, topic, "same", 10, now - 60_000, now + 60_000).size(), "10 asked for");
     }
 

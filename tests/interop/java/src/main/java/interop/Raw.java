@@ -1,7 +1,13 @@
 package interop;
 
+import io.netty.channel.ChannelHandlerContext;
+import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.impl.MQClientAPIImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.remoting.netty.NettyRequestProcessor;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /** Requests as they are, over a client's own connection: what the client itself would not let through. */
@@ -17,7 +23,7 @@ final class Raw {
     }
 
     /** `fields` are keys and values in turn; null values are left out. */
-    RemotingCommand call(int code, byte[] body, Object... fields) throws Exception {
+    static RemotingCommand request(int code, byte[] body, Object... fields) {
         RemotingCommand request = RemotingCommand.createRequestCommand(code, null);
         for (int i = 0; i < fields.length; i += 2) {
             if (fields[i + 1] != null) {
@@ -25,8 +31,50 @@ final class Raw {
             }
         }
         request.setBody(body);
-        var api = client.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl();
-        return api.getRemotingClient().invokeSync(bed.brokerAddress(), request, 10_000);
+        return request;
+    }
+
+    /** What the server at an address answers. */
+    RemotingCommand ask(String address, RemotingCommand request, long limitMs) throws Exception {
+        return api().getRemotingClient().invokeSync(address, request, limitMs);
+    }
+
+    RemotingCommand call(int code, byte[] body, Object... fields) throws Exception {
+        return ask(bed.brokerAddress(), request(code, body, fields), 10_000);
+    }
+
+    /** The body of the answer to a request that has its parameters in its own body; it must be a success. */
+    String json(int code, String body) throws Exception {
+        RemotingCommand answer = call(code, Bed.bytes(body));
+        Check.equal(0, answer.getCode(), "code of request %d (%s)", code, answer.getRemark());
+        return answer.getBody() == null ? "" : new String(answer.getBody(), StandardCharsets.UTF_8);
+    }
+
+    /** How many one-way requests of a kind the broker has sent, instead of what the client does with them. */
+    AtomicInteger counts(int code) {
+        AtomicInteger count = new AtomicInteger();
+        api().getRemotingClient().registerProcessor(code, new NettyRequestProcessor() {
+            @Override
+            public RemotingCommand processRequest(ChannelHandlerContext context, RemotingCommand request) {
+                count.incrementAndGet();
+                return null;
+            }
+
+            @Override
+            public boolean rejectRequest() {
+                return false;
+            }
+        }, ForkJoinPool.commonPool());
+        return count;
+    }
+
+    /** Closes the connections without a word. */
+    void close() {
+        api().getRemotingClient().shutdown();
+    }
+
+    private MQClientAPIImpl api() {
+        return client.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl();
     }
 
     /** A send with these fields besides those that every send has. */

@@ -110,7 +110,7 @@ final class RefusalScenarios {
         MessageExt got = inbox.messages().get(0);
         Check.equal(id, got.getMsgId(), "id of the message");
         Raw raw = new Raw(bed);
-        Check.within(20, "the message by its id", () -> {
+        Check.within(30, "the message by its id", () -> {
             RemotingCommand found = raw.call(QUERY_MESSAGE, null, "topic", topic, "key", id, "maxNum", 32, "beginTimestamp", 0,
                 "endTimestamp", Long.MAX_VALUE, "_UNIQUE_KEY_QUERY", true);
             return found.getCode() == 0 && found.getBody().length > 0;

@@ -32,7 +32,7 @@ public final class Release533Scenarios {
         Check.that(sent.getRecallHandle() != null, "no handle in %s", sent);
         Check.equal(null, Bed.sent(producer.send(new Message(topic, Bed.bytes("now")))).getRecallHandle(), "handle of a plain send");
         Check.equal(sent.getMsgId(), producer.recallMessage(topic, sent.getRecallHandle()), "what was recalled");
-        inbox.awaitExactly(new TreeSet<>(List.of("now", "stays")), 30);
+        inbox.awaitExactly(new TreeSet<>(List.of("now", "stays")), 40);
         MQBrokerException late = Check.refused(MQBrokerException.class, "a recall that is too late",
             () -> producer.recallMessage(topic, sent.getRecallHandle()));
         Check.equal(604, late.getResponseCode(), "code of a recall that is too late");

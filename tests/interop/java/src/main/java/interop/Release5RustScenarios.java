@@ -109,7 +109,7 @@ public final class Release5RustScenarios {
         bed.pushing(group, topic, "*", successor);
         rust.end();
         TreeSet<String> last = Bed.send(producer, topic, "", "last", 20);
-        successor.awaitAll(last, 30);
+        successor.awaitAll(last, 40);
         Check.that(!successor.texts().contains("after-0"), "what the Rust member committed comes again");
     }
 
@@ -169,7 +169,7 @@ public final class Release5RustScenarios {
             return true;
         });
         TreeSet<String> wanted = Bed.send(producer, topic, "", "m", 20);
-        inbox.awaitAll(wanted, 30);
+        inbox.awaitAll(wanted, 40);
         Check.within(30, "all for Rust", () -> rust.texts().containsAll(wanted));
         rust.end();
     }

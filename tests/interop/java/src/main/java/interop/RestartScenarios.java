@@ -63,7 +63,7 @@ final class RestartScenarios {
             }
         });
         sender.start();
-        Check.within(20, "300 messages before", () -> acknowledged.size() >= 300);
+        Check.within(30, "300 messages before", () -> acknowledged.size() >= 300);
         restart(bed, word);
         int before = acknowledged.size();
         Check.within(60, "300 messages after", () -> acknowledged.size() >= before + 300);
@@ -101,8 +101,9 @@ final class RestartScenarios {
         TreeSet<String> first = Bed.send(producer, topic, "", "first", 40);
         Inbox inbox = new Inbox();
         DefaultMQPushConsumer consumer = bed.pushing(group, topic, "*", inbox);
-        inbox.awaitExactly(first, 20);
+        inbox.awaitExactly(first, 40);
         consumer.shutdown();
+        bed.awaitConsumed(group, topic);
         restart(bed, "restart");
         TreeSet<String> second = new TreeSet<>();
         Check.within(40, "sending after the restart", () -> {
@@ -127,7 +128,7 @@ final class RestartScenarios {
         for (int i = 0; i < 30; i++) {
             results[i] = Bed.sent(producer.send(new Message(topic, "T", "keep" + i, Bed.bytes("keep-" + i))));
         }
-        Check.within(5, "indexed", () -> bed.admin.queryMessage(topic, "keep29", 8, 0, System.currentTimeMillis() + 10_000).getMessageList().size() == 1);
+        Check.within(30, "indexed", () -> bed.admin.queryMessage(topic, "keep29", 8, 0, System.currentTimeMillis() + 10_000).getMessageList().size() == 1);
         restart(bed, "restart");
         Check.within(40, "the node answers", () -> bed.stored(topic) == 30);
         Check.equal(3, bed.queues(topic).size(), "queues");

@@ -15,7 +15,7 @@ final class Scenarios {
     }
 
     void add(String name, String holds, Scenario.Body body) {
-        add(name, holds, 60, body);
+        add(name, holds, 120, body);
     }
 
     void add(String name, String holds, int limitSeconds, Scenario.Body body) {

@@ -99,8 +99,8 @@ public final class ToolScenarios {
             Message message = new Message(TOPIC, "TagA", "adm" + i, Bed.bytes("online-" + i));
             sent.add(Bed.sent(producer.send(message, bed.queues(TOPIC).get(i % 2))));
         }
-        Check.within(20, "8 messages", () -> inbox.size() == 8);
-        Check.within(20, "their offsets", () -> bed.admin.examineConsumeStats(GROUP, TOPIC).computeTotalDiff() == 0);
+        Check.within(30, "8 messages", () -> inbox.size() == 8);
+        Check.within(30, "their offsets", () -> bed.admin.examineConsumeStats(GROUP, TOPIC).computeTotalDiff() == 0);
         // A queue that nothing comes to has progress once a pull of it was held to its end, 20 s at most; every 5 s it is told.
         Check.within(45, "the progress of its retries", () -> bed.admin.examineConsumeStats(GROUP).getOffsetTable().keySet()
             .stream().anyMatch(queue -> queue.getTopic().startsWith("%RETRY%")));
@@ -158,9 +158,9 @@ public final class ToolScenarios {
             "[{\"topicName\":\"AdmList1\",\"readQueueNums\":1,\"writeQueueNums\":1,\"perm\":6}]");
         bed.atEnd(() -> Files.deleteIfExists(list));
         same("updateTopicList", "updateTopicList", "-b", broker, "-f", list.toString());
-        Check.within(5, "the listed topic", () -> bed.admin.examineTopicConfig(broker, "AdmList1").getReadQueueNums() == 1);
+        Check.within(30, "the listed topic", () -> bed.admin.examineTopicConfig(broker, "AdmList1").getReadQueueNums() == 1);
         same("updateTopicPerm", "updateTopicPerm", "-b", broker, "-t", "AdmPerm", "-p", "4");
-        Check.within(5, "the permission", () -> bed.admin.examineTopicRouteInfo("AdmPerm").getQueueDatas().get(0).getPerm() == 4);
+        Check.within(30, "the permission", () -> bed.admin.examineTopicRouteInfo("AdmPerm").getQueueDatas().get(0).getPerm() == 4);
         same("updateTopicPerm-2", "updateTopicPerm", "-c", cluster, "-t", "AdmPerm", "-p", "6");
         same("allocateMQ", "allocateMQ", "-t", TOPIC, "-i", "127.0.0.1,127.0.0.3");
         same("deleteTopic", "deleteTopic", "-c", cluster, "-t", "AdmDelete");
@@ -173,7 +173,7 @@ public final class ToolScenarios {
         Path list = Files.writeString(Files.createTempFile("groups", ".list"), "[{\"groupName\":\"cg_list\"}]");
         bed.atEnd(() -> Files.deleteIfExists(list));
         same("updateSubGroupList", "updateSubGroupList", "-b", broker, "-f", list.toString());
-        Check.within(5, "the listed group", () -> bed.admin.examineSubscriptionGroupConfig(broker, "cg_list") != null);
+        Check.within(30, "the listed group", () -> bed.admin.examineSubscriptionGroupConfig(broker, "cg_list") != null);
         same("deleteSubGroup", "deleteSubGroup", "-b", broker, "-g", "cg_new", "-r", "true");
         same("getConsumerConfig", "getConsumerConfig", "-g", GROUP);
         same("consumerProgress", "consumerProgress");
@@ -196,7 +196,7 @@ public final class ToolScenarios {
 
     private void messages(List<SendResult> sent, DefaultMQPushConsumer consumer) throws Exception {
         SendResult first = sent.get(0);
-        Check.within(10, "the key in the index",
+        Check.within(30, "the key in the index",
             () -> tool.prints("queryMsgByKey", "-t", TOPIC, "-k", "adm0").contains(first.getMsgId()));
         same("queryMsgByKey", "queryMsgByKey", "-t", TOPIC, "-k", "adm1");
         // How far a client has read depends on the moment.
@@ -330,7 +330,7 @@ public final class ToolScenarios {
         SendResult sent = Bed.sent(producer.send(new Message(topic, "TagT", "traced", Bed.bytes("traced"))));
         consumer.setConsumeFromWhere(org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.start();
-        Check.within(20, "the message", () -> inbox.size() == 1);
+        Check.within(30, "the message", () -> inbox.size() == 1);
         MessageExt got = inbox.messages().get(0);
         Check.equal("true", got.getProperty("TRACE_ON"), "whether it is traced");
         Check.within(30, "the trace", () -> {
