@@ -76,7 +76,7 @@ pub enum Outcome {
     NotFlushedInTime,
     /// Only the first so many records are stored; why the others are not.
     StoredInPart(usize, Refusal),
-    /// Not stored.
+    /// Not stored; or stored, and never known to be on the disk because the node ends.
     Refused(Refusal),
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Invariants:
 //! - an answer is given when the flushed position has passed its batch, or as "not in time" at its deadline;
+//! - once the node is poisoned nobody waits any more: who does is refused with the cause;
 //! - while one flush runs the next group gathers; a flush completes all it covers at once;
 //! - in sync mode a flush begins as soon as the first batch is written that somebody waits for: the disk works while
 //!   the batches behind it are written, and while all are dispatched;
@@ -19,7 +20,7 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
 use arc_swap::ArcSwap;
 use troupemq_store::{FlushMode, LogFlusher, StoreConfig, StoreError};
 
-use crate::commit_log::{Append, MAILBOX, Outcome};
+use crate::commit_log::{Append, MAILBOX, Outcome, not_serving};
 use crate::config::NodeClock;
 use crate::poison::Poison;
 
@@ -48,6 +49,11 @@ pub struct Flushed {
     pub to: u64,
 }
 
+/// Sent by the flushing thread: a flush has failed and there will be no other.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct FlushFailed;
+
 // ---- actor
 
 /// Owner of the answers that wait for the disk.
@@ -57,17 +63,30 @@ pub struct Flush {
     thread: FlushThread,
     clock: NodeClock,
     timeout_nanos: u64,
+    poison: Poison,
 }
 
 impl Flush {
     /// Waiters whose answers come from the flushes of `thread`, at most `timeout_ms` after they came.
-    pub fn new(thread: FlushThread, clock: NodeClock, timeout_ms: u64) -> Flush {
+    pub fn new(thread: FlushThread, clock: NodeClock, timeout_ms: u64, poison: Poison) -> Flush {
         Flush {
             waiters: Waiters::default(),
             thread,
             clock,
             timeout_nanos: timeout_ms.saturating_mul(1_000_000),
+            poison,
         }
+    }
+
+    /// Lets go who waits for nothing any more: those whose time is over, and everybody when there are no more flushes.
+    fn sweep(&mut self) {
+        if let Some(cause) = self.poison.cause() {
+            let refusal = not_serving(cause);
+            let lost = self.waiters.drain();
+            return lost.into_iter().for_each(|(append, _)| append.refuse(refusal.clone()));
+        }
+        let late = self.waiters.late(self.clock.0.nanos());
+        late.into_iter().for_each(|(append, outcome)| append.finish(outcome.not_in_time()));
     }
 }
 
@@ -77,10 +96,7 @@ impl Actor for Flush {
     fn started(&mut self, context: &mut Context<Flush>) {
         context.set_mailbox_capacity(MAILBOX);
         self.thread.report_to(context.address());
-        context.run_interval(SWEEP, |flush, _| {
-            let late = flush.waiters.late(flush.clock.0.nanos());
-            late.into_iter().for_each(|(append, outcome)| append.finish(outcome.not_in_time()));
-        });
+        context.run_interval(SWEEP, |flush, _| flush.sweep());
     }
 }
 
@@ -93,6 +109,17 @@ impl Handler<AwaitFlush> for Flush {
         if let Some((append, outcome)) = self.waiters.add(wait.to, deadline, (wait.append, wait.outcome)) {
             append.finish(outcome);
         }
+        if self.poison.cause().is_some() {
+            self.sweep();
+        }
+    }
+}
+
+impl Handler<FlushFailed> for Flush {
+    type Result = ();
+
+    fn handle(&mut self, _: FlushFailed, _: &mut Context<Flush>) {
+        self.sweep();
     }
 }
 
@@ -178,6 +205,8 @@ fn work(
             && let Err(error) = once(&mut flusher, report_to.as_ref())
         {
             poison.trip(format!("flush failed: {error}"));
+            // One that is not delivered costs who waits the time to the next sweep.
+            let _ = report_to.as_ref().map(|flush| flush.try_send(FlushFailed));
         }
     }
 }
@@ -262,6 +291,11 @@ impl<T> Waiters<T> {
         self.flushed_to = self.flushed_to.max(to);
         let count = self.waiting.partition_point(|waiter| waiter.to <= self.flushed_to);
         self.waiting.drain(..count).map(|waiter| waiter.what).collect()
+    }
+
+    /// Takes everyone out.
+    pub fn drain(&mut self) -> Vec<T> {
+        self.waiting.drain(..).map(|waiter| waiter.what).collect()
     }
 
     /// Takes out whose time is over. All wait equally long, so the first come is the first due.

@@ -116,6 +116,14 @@ impl Client {
         }
     }
 
+    /// Whether a frame has come, or the connection was closed.
+    pub fn has_answer(&self) -> bool {
+        self.socket.set_nonblocking(true).expect("the socket can be set");
+        let peeked = self.socket.peek(&mut [0]);
+        self.socket.set_nonblocking(false).expect("the socket can be set");
+        !self.buffer.is_empty() || peeked.is_ok()
+    }
+
     /// Sends a request and waits for its answer.
     pub fn call(&mut self, request: Command) -> Command {
         let opaque = self.send(request);

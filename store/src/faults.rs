@@ -8,7 +8,7 @@
 //!
 //! | feature | what a place can do | who asks for it |
 //! |---|---|---|
-//! | `testing` | refuse, or do half and refuse | a test of the same process, with `arm` |
+//! | `testing` | refuse, do half and refuse, or wait | a test of the same process, with `arm` and `hold_up` |
 //! | `crash-points` | end the process as `kill -9` does | `tests/crash`, with the variable `TROUPEMQ_CRASH_AT` |
 
 #[cfg(any(test, feature = "crash-points"))]
@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 #[cfg(any(test, feature = "testing"))]
-pub use self::refusal::{Fault, arm, arm_once};
+pub use self::refusal::{Fault, HeldUp, arm, arm_once, hold_up};
 
 /// What is about to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

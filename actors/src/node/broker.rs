@@ -206,7 +206,7 @@ fn start_store(
     let retention = Retention::start(upkeep, poison.clone()).map_err(thread("retention"))?;
     let flushing = FlushThread::start(flusher, store.clone(), poison.clone()).map_err(thread("flusher"))?;
     stage.enter("Flush");
-    let flush = Flush::new(flushing.0.clone(), clock.clone(), broker.sync_flush_timeout).start();
+    let flush = Flush::new(flushing.0.clone(), clock.clone(), broker.sync_flush_timeout, poison.clone()).start();
     stage.enter("Dispatcher");
     let waits = is_sync.then(|| flush.clone());
     let index = dispatch.index().clone();

@@ -1,17 +1,23 @@
-//! Synchronous flush over a socket: what is acknowledged is on the disk, whatever refuses.
+//! Flushes of a running node: what is acknowledged is on the disk when that was asked for, whatever refuses.
 //!
 //! Invariants:
 //! - every test has its own node, folder and ports.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use bytes::BytesMut;
 use troupemq_codec::ResponseCode;
-use troupemq_store::FlushMode;
-use troupemq_store::faults::{Op, arm};
+use troupemq_store::faults::{Op, arm, hold_up};
+use troupemq_store::{Clock, FlushMode, ManualClock, SystemClock};
 
-use crate::node::Node;
+use crate::config::{NodeClock, NodeConfig};
+use crate::node::{Node, NodeHandle};
 use crate::testing::{Client, send_request, small_broker};
 
 const SEGMENT_BYTES: u64 = 1 << 20;
+/// How long anything may take that must happen.
+const LIMIT_NANOS: u64 = 45_000_000_000;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
@@ -45,4 +51,112 @@ fn of_a_batch_stored_in_part_nothing_is_acknowledged_before_it_is_on_the_disk() 
     let codes: Vec<_> = answers.map(|answer| answer.response_code()).collect();
     assert!(wrote_to() > before, "none was stored, so nothing was seen: {codes:?}");
     assert!(!codes.contains(&ResponseCode::SUCCESS), "{codes:?}");
+}
+
+fn synchronous(dir: &Path) -> NodeConfig {
+    let mut config = small_broker(dir);
+    config.broker.as_mut().unwrap().store.flush = FlushMode::Sync;
+    config
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    while !is_so() {
+        assert!(clock.nanos() < LIMIT_NANOS, "in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn queued(node: &NodeHandle, topic: &str) -> i64 {
+    node.broker().unwrap().queues.get(topic, 0).map_or(0, |queue| queue.max_offset())
+}
+
+/// The clock stands still: whoever is answered was not answered because its time was over.
+#[test]
+fn a_flush_that_fails_is_told_to_all_who_wait_with_its_file_and_cause_and_ends_the_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = synchronous(dir.path());
+    config.clock = NodeClock(Arc::new(ManualClock::at(1_795_000_000_000)));
+    let node = Node::start(config).unwrap();
+    let mut clients = [Client::of(&node), Client::of(&node), Client::of(&node)];
+    assert_eq!(clients[0].produce("Lost", 0, b"kept", "").code, 0);
+    let log = dir.path().join("commitlog");
+    let slow = hold_up(&log, Op::Flush);
+    for client in &mut clients {
+        client.send(send_request("Lost", 0, b"lost", ""));
+    }
+    until("all are stored and wait for the disk", || queued(&node, "Lost") == 4);
+    let segment = log.join(format!("{:020}", 0));
+    let _broken = arm(&segment, Op::Flush, 0, EIO);
+    drop(slow);
+    let cause = format!("cannot flush {}: Input/output error", segment.display());
+    for client in &mut clients {
+        let answer = client.receive().expect("who waits is answered");
+        assert_eq!(answer.response_code(), ResponseCode::SERVICE_NOT_AVAILABLE, "{answer:?}");
+        assert!(answer.remark.as_deref().unwrap_or_default().contains(&cause), "{answer:?}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let ended = runtime.block_on(node.ended()).expect_err("the node ends");
+    assert!(ended.to_string().starts_with(&format!("stopped: flush failed: {cause}")), "{ended}");
+    assert!(node.broker().unwrap().log.flushed_to() < node.broker().unwrap().log.wrote_to());
+}
+
+#[test]
+fn who_does_not_want_to_wait_is_answered_while_the_disk_takes_its_time_and_who_does_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = synchronous(dir.path());
+    config.clock = NodeClock(Arc::new(ManualClock::at(1_795_000_000_000)));
+    let node = Node::start(config).unwrap();
+    let (mut patient, mut hasty) = (Client::of(&node), Client::of(&node));
+    assert_eq!(patient.produce("Wait", 0, b"first", "").code, 0);
+    let log = &node.broker().unwrap().log;
+    let slow = hold_up(&dir.path().join("commitlog"), Op::Flush);
+    patient.send(send_request("Wait", 0, b"waits", ""));
+    until("the disk is asked", || slow.has_struck());
+    let (wrote_to, flushed_to) = (log.wrote_to(), log.flushed_to());
+    for _ in 0..20 {
+        let answer = hasty.produce("Wait", 0, b"does not", "WAIT\u{1}false\u{2}");
+        assert_eq!(answer.code, 0, "{answer:?}");
+    }
+    assert_eq!((queued(&node, "Wait"), log.flushed_to()), (22, flushed_to), "none is on the disk");
+    assert!(flushed_to < wrote_to);
+    assert!(!patient.has_answer(), "an acknowledgement before the disk");
+    drop(slow);
+    assert_eq!(patient.receive().expect("an answer").code, 0);
+    assert!(log.flushed_to() >= wrote_to);
+}
+
+#[test]
+fn in_async_mode_what_was_written_is_flushed_after_the_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    let store = &mut config.broker.as_mut().unwrap().store;
+    assert_eq!((store.flush, store.flush_interval_ms), (FlushMode::Async, 500), "the default");
+    (store.flush_interval_ms, store.flush_bytes) = (20, 1 << 40);
+    let node = Node::start(config).unwrap();
+    let (mut client, log) = (Client::of(&node), &node.broker().unwrap().log);
+    for _ in 0..3 {
+        assert_eq!(client.produce("Timed", 0, b"x", "").code, 0);
+        let wrote_to = log.wrote_to();
+        until("the interval is over", || log.flushed_to() >= wrote_to);
+    }
+}
+
+/// The interval is longer than this test waits.
+#[test]
+fn in_async_mode_a_few_mebibytes_are_flushed_before_their_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    let store = &mut config.broker.as_mut().unwrap().store;
+    assert!((4 << 20..=64 << 20).contains(&store.flush_bytes), "the default");
+    (store.flush_interval_ms, store.flush_bytes) = (60_000, 1 << 20);
+    let node = Node::start(config).unwrap();
+    let (mut client, log) = (Client::of(&node), &node.broker().unwrap().log);
+    for _ in 0..3 {
+        let from = log.wrote_to();
+        while log.wrote_to() < from + (1 << 20) + 100_000 {
+            assert_eq!(client.produce("Large", 0, &[7; 100_000], "").code, 0);
+        }
+        until("so many bytes are flushed", || log.flushed_to() > from);
+    }
 }

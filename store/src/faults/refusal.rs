@@ -1,20 +1,34 @@
-//! Refusals: the operating system says no, from a chosen moment on.
+//! Refusals: the operating system says no, from a chosen moment on, or takes its time.
 //!
 //! Invariants:
 //! - a fault lasts until its handle is dropped;
-//! - it strikes below its folder alone.
+//! - it strikes below its folder alone;
+//! - an operation that was held up can still be refused.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use dashmap::DashMap;
 
 use super::Op;
 
 static PLANS: LazyLock<DashMap<PathBuf, Plan>> = LazyLock::new(DashMap::new);
+
+static GATES: LazyLock<DashMap<PathBuf, Arc<Gate>>> = LazyLock::new(DashMap::new);
+
+/// How often who is held up looks whether it still is.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+struct Gate {
+    op: Op,
+    is_open: AtomicBool,
+    has_come: AtomicBool,
+}
 
 #[derive(Debug)]
 struct Plan {
@@ -45,6 +59,34 @@ fn arm_range(dir: &Path, op: Op, strikes: Range<u64>, errno: i32) -> Fault {
     Fault { dir: dir.to_path_buf() }
 }
 
+/// Holds operations up until it is dropped.
+#[derive(Debug)]
+pub struct HeldUp {
+    dir: PathBuf,
+    gate: Arc<Gate>,
+}
+
+/// Holds every operation of kind `op` on `dir` or below up, as a disk does that does not answer.
+pub fn hold_up(dir: &Path, op: Op) -> HeldUp {
+    let gate = Arc::new(Gate { op, is_open: AtomicBool::new(false), has_come: AtomicBool::new(false) });
+    GATES.insert(dir.to_path_buf(), gate.clone());
+    HeldUp { dir: dir.to_path_buf(), gate }
+}
+
+impl HeldUp {
+    /// Whether such an operation was tried.
+    pub fn has_struck(&self) -> bool {
+        self.gate.has_come.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for HeldUp {
+    fn drop(&mut self) {
+        GATES.remove(&self.dir);
+        self.gate.is_open.store(true, Ordering::Release);
+    }
+}
+
 impl Fault {
     /// How often such an operation was tried so far.
     #[cfg(test)]
@@ -64,8 +106,17 @@ impl Drop for Fault {
     }
 }
 
-/// Refuses if a test wants it so.
+/// Refuses, or waits, if a test wants it so.
 pub(super) fn at(op: Op, path: &Path) -> io::Result<()> {
+    let meets = |gate: &Gate, dir: &Path| gate.op == op && path.starts_with(dir);
+    let gates = GATES.iter().filter(|gate| meets(gate, gate.key()));
+    let gates: Vec<_> = gates.map(|gate| Arc::clone(&gate)).collect();
+    for gate in gates {
+        gate.has_come.store(true, Ordering::Release);
+        while !gate.is_open.load(Ordering::Acquire) {
+            std::thread::park_timeout(LOOK_EVERY);
+        }
+    }
     for plan in PLANS.iter().filter(|plan| plan.op == op && path.starts_with(plan.key())) {
         let turn = plan.seen.fetch_add(1, Ordering::Relaxed);
         if plan.strikes.contains(&turn) {
@@ -100,5 +151,21 @@ mod tests {
         assert!(hit(Op::Flush, "/none/a/y"));
         drop(fault);
         assert!(!hit(Op::Flush, "/none/a/x"));
+    }
+
+    #[test]
+    fn what_is_held_up_goes_on_when_it_may_and_can_be_refused_then() {
+        let dir = Path::new("/none/held");
+        let held = hold_up(dir, Op::Flush);
+        assert!(at(Op::Write, dir).is_ok() && !held.has_struck());
+        let flush = std::thread::spawn(move || at(Op::Flush, &dir.join("x")));
+        while !held.has_struck() {
+            std::thread::yield_now();
+        }
+        assert!(!flush.is_finished());
+        let _refused = arm(&dir.join("x"), Op::Flush, 0, 5);
+        drop(held);
+        assert!(flush.join().unwrap().is_err());
+        assert!(at(Op::Flush, dir).is_ok());
     }
 }
