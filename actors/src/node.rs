@@ -28,6 +28,8 @@ mod end_to_end_test;
 #[cfg(test)]
 mod filter_test;
 #[cfg(test)]
+mod full_disk_test;
+#[cfg(test)]
 mod golden_test;
 #[cfg(test)]
 mod group_test;

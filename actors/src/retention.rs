@@ -6,6 +6,7 @@
 //! - the checkpoint is saved about every second while the log grows, under steady load too, and soon after a start
 //!   that recovered: who is killed again at once does not begin all over;
 //! - queues lose units on purpose here alone, between two checkpoints: no start takes that for damage;
+//! - while writes are refused it looks every round whether there is room again;
 //! - memory of the process stays bounded however much is read: what is old is unmapped every round;
 //! - a failure to delete is told and tried again at the next round; a failure to save poisons the node, because
 //!   queues whose files cannot be flushed cannot be trusted.
@@ -32,7 +33,7 @@ use crate::poison::Poison;
 const ROUND: Duration = Duration::from_secs(1);
 /// Time from the start to the first such look.
 const FIRST_ROUND: Duration = Duration::from_millis(100);
-/// Rounds between two looks for what may be deleted.
+/// Rounds between two looks for what may be deleted; a changed setting is looked at in the next round.
 const CLEAN_EVERY: u32 = 10;
 
 /// Bytes behind the flushed position that stay mapped: consumers who keep up read there.
@@ -137,7 +138,7 @@ impl Retention {
 
 fn work(mut upkeep: Upkeep, orders: &Receiver<Order>, poison: &Poison) -> Marks {
     let mut saved_at = upkeep.marks.saved_to();
-    let mut rounds = 0;
+    let (mut rounds, mut settings) = (0, upkeep.config.load_full());
     let mut wait = FIRST_ROUND;
     loop {
         let order = match orders.recv_timeout(std::mem::replace(&mut wait, ROUND)) {
@@ -155,11 +156,15 @@ fn work(mut upkeep: Upkeep, orders: &Receiver<Order>, poison: &Poison) -> Marks 
         }
         upkeep.unmap_old(saved_at);
         rounds += 1;
-        if is_asked || rounds >= CLEAN_EVERY {
+        let before = std::mem::replace(&mut settings, upkeep.config.load_full());
+        let has_changed = !Arc::ptr_eq(&before, &settings);
+        if is_asked || has_changed || rounds >= CLEAN_EVERY {
             rounds = 0;
             if let Err(error) = upkeep.clean(is_asked) {
                 poison.trip(format!("the checkpoint could not be saved: {error}"));
             }
+        } else if let Err(error) = upkeep.keeper.look_for_room(&settings) {
+            tracing::warn!(%error, "nobody knows whether there is room again");
         }
     }
 }

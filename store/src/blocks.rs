@@ -71,6 +71,7 @@ impl Reserved {
 
 /// Has the file system give `range` of a file its blocks; bytes that are there stay.
 pub(crate) fn reserve(path: &Path, range: Range<u64>) -> Result<(), StoreError> {
+    let bytes = range.end.saturating_sub(range.start);
     let act = || {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start) {
@@ -78,7 +79,8 @@ pub(crate) fn reserve(path: &Path, range: Range<u64>) -> Result<(), StoreError> 
             done => Ok(done?),
         }
     };
-    faults::pass(Op::Allocate, path, act).map_err(StoreError::io("reserve blocks of", path))
+    let refused = |cause| StoreError::Reserve { file: path.to_path_buf(), bytes, cause };
+    faults::pass(Op::Allocate, path, act).map_err(refused)
 }
 
 /// Where the system knows no other way: writes back what it reads.
@@ -188,7 +190,8 @@ mod tests {
         let reserved = Reserved::default();
         let fault = faults::arm(&path, Op::Allocate, 0, 28);
         let refused = reserved.reserve(&path, 0..20, 20_000).unwrap_err();
-        assert!(refused.is_out_of_space() && refused.to_string().contains("reserve blocks of"), "{refused}");
+        let told = format!("cannot reserve 4.0 KiB for {}: No space left on device", path.display());
+        assert!(refused.is_out_of_space() && refused.to_string().starts_with(&told), "{refused}");
         drop(fault);
         reserved.reserve(&path, 0..20, 20_000).unwrap();
         reserved.forget();

@@ -23,6 +23,16 @@ pub enum StoreError {
         /// The system's answer.
         cause: io::Error,
     },
+    /// The operating system has no blocks for a file that grows.
+    #[error("cannot reserve {} for {}: {cause}", Size(*bytes), file.display())]
+    Reserve {
+        /// The file.
+        file: PathBuf,
+        /// How much was wanted.
+        bytes: u64,
+        /// The system's answer.
+        cause: io::Error,
+    },
     /// A file holds what no writer of this format leaves behind.
     #[error("{} is damaged at byte {at}: {why}", file.display())]
     Corrupt {
@@ -130,16 +140,26 @@ impl StoreError {
             Errno::NOTDIR,
             Errno::LOOP,
         ];
-        let StoreError::Io { file, cause, .. } = self else { return None };
+        let (StoreError::Io { file, cause, .. } | StoreError::Reserve { file, cause, .. }) = self else {
+            return None;
+        };
         let is_of_file = Errno::from_io_error(cause).is_some_and(|errno| OF_FILE.contains(&errno));
         (is_of_file || cause.kind() == io::ErrorKind::UnexpectedEof).then_some(file)
+    }
+
+    /// The file that the system refused something for.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            StoreError::Io { file, .. } | StoreError::Reserve { file, .. } => Some(file),
+            _ => None,
+        }
     }
 
     /// Whether the cause is a lack of space, so that it may heal by itself.
     pub fn is_out_of_space(&self) -> bool {
         match self {
             StoreError::DiskFull { .. } | StoreError::DiskRatio { .. } | StoreError::NoRoom { .. } => true,
-            StoreError::Io { cause, .. } => {
+            StoreError::Io { cause, .. } | StoreError::Reserve { cause, .. } => {
                 matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
             _ => false,
@@ -148,7 +168,7 @@ impl StoreError {
 }
 
 /// Prints bytes with one decimal and a binary unit.
-struct Size(u64);
+pub(crate) struct Size(pub(crate) u64);
 
 impl std::fmt::Display for Size {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

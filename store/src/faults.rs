@@ -14,6 +14,8 @@
 #[cfg(any(test, feature = "crash-points"))]
 mod crash;
 #[cfg(any(test, feature = "testing"))]
+mod disk;
+#[cfg(any(test, feature = "testing"))]
 mod refusal;
 
 use std::fs::File;
@@ -21,6 +23,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::retention::DiskUse;
+
+#[cfg(any(test, feature = "testing"))]
+pub use self::disk::{Pretended, pretend_disk};
 #[cfg(any(test, feature = "testing"))]
 pub use self::refusal::{Fault, HeldUp, arm, arm_once, hold_up};
 
@@ -100,6 +106,18 @@ pub(crate) fn store<T>(path: &Path, act: impl FnOnce() -> T) -> T {
     let done = act();
     moment(When::After, Op::Store, path);
     done
+}
+
+/// The numbers of a disk, if a test has put some in.
+#[inline(always)]
+pub(crate) fn disk(dir: &Path) -> Option<DiskUse> {
+    #[cfg(any(test, feature = "testing"))]
+    return disk::disk_of(dir);
+    #[cfg(not(any(test, feature = "testing")))]
+    {
+        let _unused = dir;
+        None
+    }
 }
 
 /// Refuses if a test wants it so.

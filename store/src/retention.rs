@@ -14,7 +14,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use crate::config::StoreConfig;
-use crate::error::StoreError;
+use crate::error::{Size, StoreError};
+use crate::faults;
 use crate::reader::LogReader;
 use crate::segment::Segment;
 
@@ -124,6 +125,9 @@ fn modified_ms(segment: &Segment) -> Option<i64> {
 
 /// Asks the file system of `dir`.
 pub fn disk_use(dir: &Path) -> Result<DiskUse, StoreError> {
+    if let Some(pretended) = faults::disk(dir) {
+        return Ok(pretended);
+    }
     let stat = rustix::fs::statvfs(dir).map_err(|errno| StoreError::io("inspect", dir)(errno.into()))?;
     let used = stat.f_blocks.saturating_sub(stat.f_bfree);
     let usable = used + stat.f_bavail;
@@ -160,9 +164,20 @@ impl SpaceGuard {
         }
     }
 
-    /// Refuses writes until `go_on`, whatever the disk looks like.
+    /// Refuses writes until `go_on`, whatever the disk looks like; who is refused hears how much was free.
     pub(crate) fn halt(&self, cause: &StoreError) {
-        self.halted.store(Some(Arc::new(cause.to_string().into())));
+        let dir = cause.file().and_then(Path::parent);
+        let disk = dir.and_then(|dir| Some((dir, disk_use(dir).ok()?.free_bytes)));
+        let text = match disk {
+            Some((dir, free)) => format!("free {} on {}: {cause}", Size(free), dir.display()),
+            None => cause.to_string(),
+        };
+        self.halted.store(Some(Arc::new(text.into())));
+    }
+
+    /// Whether writes are refused.
+    pub fn is_closed(&self) -> bool {
+        self.check().is_err()
     }
 
     /// Ends what `halt` began.
@@ -289,6 +304,21 @@ mod tests {
         guard.check().unwrap();
         let used = DiskUse { used_percent: 99, ..fine };
         assert!(matches!(guard.judge(&config(), used), Err(StoreError::DiskRatio { used_percent: 99, .. })));
+    }
+
+    #[test]
+    fn what_had_no_room_is_told_with_what_it_wanted_and_what_was_free() {
+        let (guard, dir) = (SpaceGuard::default(), Path::new("/none/numbers"));
+        let _disk = faults::pretend_disk(dir, DiskUse { free_bytes: 8_192, used_percent: 99 });
+        let cause = std::io::Error::from_raw_os_error(28);
+        let refused = StoreError::Reserve { file: dir.join("T/0/00"), bytes: 20_480, cause };
+        guard.halt(&refused);
+        let told =
+            "disk full: free 8.0 KiB on /none/numbers/T/0: cannot reserve 20.0 KiB for /none/numbers/T/0/00";
+        let refused = guard.check().unwrap_err();
+        assert!(refused.to_string().starts_with(told) && refused.is_out_of_space(), "{refused}");
+        guard.go_on();
+        assert!(!guard.is_closed());
     }
 
     #[test]

@@ -74,6 +74,14 @@ impl Keeper {
         Ok(Cleaned { disk, plan })
     }
 
+    /// Looks, while writes are refused, whether there is room again.
+    pub fn look_for_room(&self, config: &StoreConfig) -> Result<(), StoreError> {
+        if self.space.is_closed() {
+            let _judged = self.space.judge(config, disk_use(&self.dir)?);
+        }
+        Ok(())
+    }
+
     /// What goes: of what expired only that in which nothing waits any more.
     fn plan(&self, config: &StoreConfig, moment: Moment) -> Option<Plan> {
         let ages = ages(&self.reader);
