@@ -197,7 +197,7 @@ pub struct BrokerCast {
     pub ids: IdSource,
     /// Ids of places in the log.
     pub message_ids: PlaceIds,
-    /// Memory of the machine, in bytes.
+    /// Memory that the process may use, in bytes.
     pub memory_bytes: u64,
     /// End of the log when the node started: what comes behind has surely been in memory.
     pub hot_from: u64,

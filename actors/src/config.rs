@@ -5,6 +5,9 @@
 //!   names the key;
 //! - `bind` (where a port is opened) and `advertise` (what others are told) are separate settings.
 
+#[cfg(test)]
+mod config_test;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -204,6 +207,8 @@ pub struct BrokerConfig {
     pub allow_recall_when_broker_not_writeable: bool,
     /// Pulls held by one queue. Default: 65 536. Bounds: 1..=1 000 000.
     pub held_pulls_max: usize,
+    /// Pulls held for one connection, at whatever queues. Default: 65 536. Bounds: 1..=1 000 000.
+    pub held_pulls_connection_max: usize,
     /// Pulls held by all queues, of some KiB each. Default: 1 048 576. Bounds: 1..=16 777 216.
     pub held_pulls_node_max: usize,
 }
@@ -439,6 +444,8 @@ impl BrokerConfig {
         let slot_max = i64::from(i32::MAX);
         within("timerCongestNumEachSlot", self.timer_congest_num_each_slot, 1, slot_max, "1..=2147483647")?;
         within("heldPullsMax", self.held_pulls_max, 1, 1_000_000, "1..=1000000")?;
+        let of_connection = self.held_pulls_connection_max;
+        within("heldPullsConnectionMax", of_connection, 1, 1_000_000, "1..=1000000")?;
         within("heldPullsNodeMax", self.held_pulls_node_max, 1, 1 << 24, "1..=16777216")?;
         self.check_filters()
     }
@@ -523,6 +530,7 @@ impl Default for BrokerConfig {
             recall_message_enable: false,
             allow_recall_when_broker_not_writeable: true,
             held_pulls_max: 65_536,
+            held_pulls_connection_max: 65_536,
             held_pulls_node_max: 1 << 20,
         }
     }
@@ -545,55 +553,4 @@ pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
 fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "DEFAULT_BROKER".to_owned() } else { name }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_defaults_are_within_their_bounds() {
-        assert_eq!(BrokerConfig::default().check(), Ok(()));
-        assert_eq!(NodeConfig::empty().check(), Ok(()));
-    }
-
-    /// `enablePropertyFilter` alone is otherwise: RocketMQ's is off.
-    #[test]
-    fn the_defaults_of_a_broker_are_those_of_rocketmq() {
-        let defaults = serde_json::to_value(BrokerConfig::default()).expect("settings are JSON");
-        let java = serde_json::json!({
-            "autoCreateTopicEnable": true, "autoCreateSubscriptionGroup": true, "defaultTopicQueueNums": 8,
-            "brokerPermission": 6, "enableCalcFilterBitMap": false, "longPollingEnable": true,
-            "shortPollingTimeMills": 1000, "slaveReadEnable": false, "recallMessageEnable": false,
-            "allowRecallWhenBrokerNotWriteable": true, "timerWheelEnable": true, "timerMaxDelaySec": 259_200,
-            "transactionTimeOut": 6000, "transactionCheckMax": 15, "transactionCheckInterval": 30_000,
-            "reviveQueueNum": 8, "useServerSideResetOffset": true, "rejectTransactionMessage": false,
-            "maxMessageSize": 4 << 20, "maxTransferCountOnMessageInMemory": 32,
-            "maxTransferBytesOnMessageInMemory": 256 << 10, "maxTransferCountOnMessageInDisk": 8,
-            "maxTransferBytesOnMessageInDisk": 64 << 10, "maxFilterMessageSize": 16_000,
-            "maxMsgsNumBatch": 64, "defaultQueryMaxNum": 32, "storeReplyMessageEnable": true,
-            "enableMixedMessageType": false, "registerNameServerPeriod": 30_000,
-            "loadBalancePollNameServerInterval": 30_000, "traceOn": true, "regionId": "DefaultRegion",
-        });
-        for (key, value) in java.as_object().expect("an object") {
-            assert_eq!(defaults.get(key), Some(value), "{key}");
-        }
-    }
-
-    #[test]
-    fn a_value_out_of_bounds_is_named_with_its_java_key() {
-        let config = BrokerConfig { broker_permission: 9, ..BrokerConfig::default() };
-        let error = config.check().expect_err("9 is no permission");
-        assert_eq!(error.to_string(), "brokerPermission = 9 is out of bounds: 0..=7");
-    }
-
-    #[test]
-    fn a_java_key_is_read_by_its_name() {
-        let config: BrokerConfig =
-            serde_json::from_str(r#"{"autoCreateTopicEnable":false,"brokerName":"b"}"#)
-                .expect("two known keys");
-        assert!(!config.auto_create_topic_enable);
-        assert_eq!(config.broker_name, "b");
-        assert_eq!(config.max_message_size, 4 << 20);
-    }
 }

@@ -3,10 +3,13 @@
 //! Invariants:
 //! - the bytes of all credits that live never exceed the limit, save that one request larger than the whole
 //!   limit is let in when nothing else is (so that a small limit slows a node and does not close it);
-//! - a credit gives its bytes back when it is dropped, on whatever thread that happens.
+//! - a credit gives its bytes back when it is dropped, on whatever thread that happens;
+//! - who waits for bytes is told of each credit that is given back, and of none while nobody waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
 
 /// The node-wide purse of bytes in flight; cheap to clone.
 #[derive(Debug, Clone)]
@@ -16,7 +19,12 @@ pub struct Credits(Arc<Purse>);
 struct Purse {
     limit_bytes: usize,
     used_bytes: AtomicUsize,
+    waiting: AtomicUsize,
+    given_back: Notify,
 }
+
+/// One who waits for bytes.
+struct Waiting<'a>(&'a Purse);
 
 /// Some bytes taken from the purse; dropping it returns them.
 #[derive(Debug)]
@@ -40,23 +48,43 @@ pub struct Exhausted {
 impl Credits {
     /// A purse of `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Credits {
-        Credits(Arc::new(Purse { limit_bytes, used_bytes: AtomicUsize::new(0) }))
+        let (used_bytes, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Credits(Arc::new(Purse { limit_bytes, used_bytes, waiting, given_back: Notify::new() }))
     }
 
     /// Takes `bytes`, or says how full the purse is.
     pub fn take(&self, bytes: usize) -> Result<Credit, Exhausted> {
         let purse = &self.0;
-        let before = purse.used_bytes.fetch_add(bytes, Ordering::AcqRel);
-        if before > 0 && before.saturating_add(bytes) > purse.limit_bytes {
-            purse.used_bytes.fetch_sub(bytes, Ordering::AcqRel);
-            return Err(Exhausted { used_bytes: before, limit_bytes: purse.limit_bytes });
+        let with = |used: usize| {
+            let sum = used.saturating_add(bytes);
+            (used == 0 || sum <= purse.limit_bytes).then_some(sum)
+        };
+        match purse.used_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, with) {
+            Ok(_) => Ok(Credit { purse: purse.clone(), bytes }),
+            Err(used_bytes) => Err(Exhausted { used_bytes, limit_bytes: purse.limit_bytes }),
         }
-        Ok(Credit { purse: purse.clone(), bytes })
+    }
+
+    /// Takes `bytes` as soon as the purse has them.
+    pub async fn take_later(&self, bytes: usize) -> Credit {
+        let waiting = Waiting::at(&self.0);
+        loop {
+            let given_back = waiting.0.given_back.notified();
+            if let Ok(credit) = self.take(bytes) {
+                return credit;
+            }
+            given_back.await;
+        }
     }
 
     /// Bytes in flight now.
     pub fn used_bytes(&self) -> usize {
         self.0.used_bytes.load(Ordering::Acquire)
+    }
+
+    /// Who waits for bytes now.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::SeqCst)
     }
 
     /// The most that may be in flight.
@@ -65,9 +93,26 @@ impl Credits {
     }
 }
 
+impl Waiting<'_> {
+    fn at(purse: &Purse) -> Waiting<'_> {
+        purse.waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(purse)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Drop for Credit {
     fn drop(&mut self) {
-        self.purse.used_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.purse.used_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        // In one order with the steps of who waits: either it sees the bytes, or is seen here.
+        if self.purse.waiting.load(Ordering::SeqCst) > 0 {
+            self.purse.given_back.notify_waiters();
+        }
     }
 }
 
@@ -84,6 +129,26 @@ mod tests {
         drop(first);
         assert_eq!(credits.used_bytes(), 0);
         assert!(credits.take(100).is_ok());
+    }
+
+    /// A notice that is lost would leave a thread waiting for ever.
+    #[test]
+    fn who_waits_for_bytes_gets_them_when_others_give_theirs_back() {
+        const TAKERS: usize = 4;
+        let credits = Credits::new(100);
+        let takers: Vec<_> = (0..TAKERS)
+            .map(|taker| {
+                let credits = credits.clone();
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    for _ in 0..5_000 {
+                        drop(runtime.block_on(credits.take_later(60 + taker)));
+                    }
+                })
+            })
+            .collect();
+        takers.into_iter().for_each(|taker| taker.join().unwrap());
+        assert_eq!((credits.used_bytes(), credits.waiting()), (0, 0));
     }
 
     #[test]

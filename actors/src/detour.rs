@@ -70,7 +70,7 @@ pub struct Detours {
 impl Detours {
     /// Detours with these delay levels, and as `gate` lets timers pass, into the queues of `table`.
     pub fn new(levels: DelayLevels, gate: TimerGate, table: QueueTable) -> Detours {
-        let count = usize::try_from(levels.max()).unwrap_or(0);
+        let count = usize::try_from(levels.max()).expect("levels are counted from 1");
         let scheduled = (0..count).map(|_| OnceLock::new()).collect();
         Detours { levels, gate, table, timed: OnceLock::new(), scheduled, half: OnceLock::new() }
     }
@@ -134,8 +134,8 @@ impl Detours {
     }
 
     fn queue_of_level(&self, level: i32) -> Result<Arc<ConsumeQueue>, Refusal> {
-        let at = usize::try_from(level - 1).ok();
-        let slot = at.and_then(|at| self.scheduled.get(at)).expect("the level was clamped");
+        let at = usize::try_from(level - 1).expect("a message without a level makes no detour");
+        let slot = self.scheduled.get(at).expect("the level was clamped");
         self.kept(slot, SCHEDULE_TOPIC, level - 1)
     }
 

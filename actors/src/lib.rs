@@ -29,6 +29,7 @@ pub mod groups;
 pub mod heartbeat;
 pub mod held;
 pub mod lookups;
+mod memory;
 pub mod name_server;
 pub mod net;
 pub mod node;

@@ -34,6 +34,7 @@ use bytes::Bytes;
 use troupemq_codec::{Command, Request, ResponseCode};
 
 use crate::held::{Held, hold};
+use crate::queue::room::Room;
 
 /// The name of one connection within its node; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +48,7 @@ pub struct Link {
     local: SocketAddr,
     session: Option<Recipient<ToSession>>,
     closed: AtomicBool,
+    held_pulls: Room,
 }
 
 /// What a link asks of its session. Sent by `Link` only; a `Call` is answered through its `Held`.
@@ -134,13 +136,22 @@ impl From<actix::MailboxError> for Refusal {
 impl Link {
     /// The handle of a connection whose session takes what is handed to `session`.
     pub fn new(id: LinkId, peer: SocketAddr, local: SocketAddr, session: Recipient<ToSession>) -> Arc<Link> {
-        Arc::new(Link { id, peer, local, session: Some(session), closed: AtomicBool::new(false) })
+        Link::with(id, (peer, local), Some(session))
     }
 
     /// A link with no connection behind it: what is sent is dropped, calls fail with `Closed`. For tests of
     /// parts that only need to tell links apart.
     pub fn loose(id: u64, peer: SocketAddr) -> Arc<Link> {
-        Arc::new(Link { id: LinkId(id), peer, local: peer, session: None, closed: AtomicBool::new(false) })
+        Link::with(LinkId(id), (peer, peer), None)
+    }
+
+    fn with(
+        id: LinkId,
+        (peer, local): (SocketAddr, SocketAddr),
+        session: Option<Recipient<ToSession>>,
+    ) -> Arc<Link> {
+        let (closed, held_pulls) = (AtomicBool::new(false), Room::of_connection());
+        Arc::new(Link { id, peer, local, session, closed, held_pulls })
     }
 
     /// The name of this connection in its node.
@@ -161,6 +172,11 @@ impl Link {
     /// Whether the connection is known to be closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// How many pulls of the peer are on hold.
+    pub(crate) fn held_pulls(&self) -> &Room {
+        &self.held_pulls
     }
 
     /// Called by the session when it ends.

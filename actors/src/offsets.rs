@@ -7,17 +7,18 @@
 //! - a reset that is pending is handed to exactly one pull or pop.
 //!
 //! Contents: `progress` the table, `shared_map` why a copy of it is cheap, `stored` its file, `asked` the ways back of
-//! clients' own resets, `answers` the requests of clients.
+//! clients' own resets, `pending` what pulls see of resets, `answers` the requests of clients.
 
 pub mod answers;
 mod asked;
+pub mod pending;
 pub mod progress;
 mod shared_map;
 mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
@@ -34,6 +35,7 @@ use crate::pull::Pulled;
 use crate::saving::{Saving, in_background};
 use crate::stats::Stats;
 use asked::{Asked, WAYS_MAX};
+use pending::PendingResets;
 use progress::{Committed, Progress};
 pub use stored::Moment;
 use stored::restored;
@@ -76,7 +78,7 @@ pub struct MoveOffset(pub CommitOffset);
 #[rtype(result = "Option<i64>")]
 pub struct QueryOffset(pub GroupQueue);
 
-/// Take the pending reset, if there is one. Sent by pulls and pops while `pending_resets` is not 0.
+/// Take the pending reset, if there is one. Sent by pulls whose group has one in their topic.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<i64>")]
 pub struct TakeReset(pub GroupQueue);
@@ -210,8 +212,8 @@ pub struct ConsumerOffsets {
 /// What pulls look at before they ask.
 #[derive(Debug, Clone, Default)]
 pub struct Published {
-    /// Number of pending resets.
-    pub pending_resets: Arc<AtomicUsize>,
+    /// Resets that wait for a pull.
+    pub resets: PendingResets,
     /// Whether a commit for a queue that is not known yet is refused.
     pub is_full: Arc<AtomicBool>,
 }
@@ -246,8 +248,12 @@ impl ConsumerOffsets {
     }
 
     fn publish(&self) {
-        self.published.pending_resets.store(self.progress.resets_pending(), Ordering::Release);
         self.published.is_full.store(self.progress.is_full(), Ordering::Release);
+    }
+
+    fn publish_resets(&self, group: &Text, topic: &Text) {
+        self.published.resets.note(group, topic, self.progress.has_reset(group, topic));
+        self.publish();
     }
 
     /// A commit that came with a pull is not kept: that is counted, and told once in a while.
@@ -377,7 +383,7 @@ impl Handler<TakeReset> for ConsumerOffsets {
 
     fn handle(&mut self, TakeReset(of): TakeReset, _: &mut Self::Context) -> Option<i64> {
         let taken = self.progress.take_reset(&of.group, &of.topic, of.queue_id);
-        self.publish();
+        self.publish_resets(&of.group, &of.topic);
         taken
     }
 }
@@ -401,7 +407,7 @@ impl Handler<ResetOffsets> for ConsumerOffsets {
         for (queue_id, queue_offset) in reset.queue_offsets {
             had_room &= self.progress.reset(&reset.group, &reset.topic, queue_id, queue_offset);
         }
-        self.publish();
+        self.publish_resets(&reset.group, &reset.topic);
         if had_room {
             Ok(())
         } else {
@@ -476,8 +482,14 @@ impl Handler<Forget> for ConsumerOffsets {
 
     fn handle(&mut self, forget: Forget, _: &mut Self::Context) {
         match forget {
-            Forget::Group(group) => self.progress.remove_group(&group),
-            Forget::Topic(topic) => self.progress.remove_topic(&topic),
+            Forget::Group(group) => {
+                self.progress.remove_group(&group);
+                self.published.resets.forget_group(&group);
+            }
+            Forget::Topic(topic) => {
+                self.progress.remove_topic(&topic);
+                self.published.resets.forget_topic(&topic);
+            }
         }
         self.publish();
     }

@@ -157,7 +157,7 @@ pub fn is_pull(code: i32) -> bool {
 pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, came: &Came<'_>, view: &CommandView<'_>) {
     let Ok(pull) = PullView::read(view) else { return take_in(wire, cast, came.command(view)) };
     let commits = pull.sys_flag & PULL_COMMITS_OFFSET != 0;
-    if must_ask(cast, commits) {
+    if must_ask(cast, (&pull.group, &pull.topic), commits) {
         return take_in(wire, cast, came.command(view));
     }
     let Ok(resolved) = check::resolve(cast, &wire.link, view.code, &pull) else {
@@ -228,7 +228,8 @@ fn go_on(
         Err(refused) => reply::refuse(wire, &request, refused),
         Ok((header, resolved)) => {
             let parcel = parcel(wire, (request, header), resolved);
-            if must_ask(cast, parcel.commits()) {
+            let of = (&*parcel.header.group, &*parcel.resolved.topic.name);
+            if must_ask(cast, of, parcel.commits()) {
                 serve_after_asking(wire, cast, parcel);
             } else {
                 serve(wire, cast, parcel);
@@ -254,14 +255,14 @@ fn parcel(
     })
 }
 
-/// Whether the owner of offsets is to be asked first.
-fn must_ask(cast: &BrokerCast, commits: bool) -> bool {
-    let Published { pending_resets, is_full } = &cast.offsets_published;
-    pending_resets.load(Ordering::Acquire) != 0 || (commits && is_full.load(Ordering::Acquire))
+/// Whether the owner of offsets is to be asked before a pull of a group from a topic is served.
+fn must_ask(cast: &BrokerCast, (group, topic): (&str, &str), commits: bool) -> bool {
+    let Published { resets, is_full } = &cast.offsets_published;
+    resets.has(group, topic) || (commits && is_full.load(Ordering::Acquire))
 }
 
-/// Serves a pull while resets are pending or the table of offsets is full: a reset that is meant for it is its answer,
-/// and an offset that it commits and that is not kept is told in the remark.
+/// Serves a pull while a reset waits for it or the table of offsets is full: a reset that is meant for it is its
+/// answer, and an offset that it commits and that is not kept is told in the remark.
 fn serve_after_asking(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>) {
     let (wire, cast) = (wire.clone(), cast.clone());
     let of = GroupQueue {
@@ -388,8 +389,10 @@ fn refuse_hold(wire: &Rc<Wire>, parcel: &Parcel, full: impl Display) {
 /// Holds a pull that found nothing below `from` until something comes, if there is room.
 fn hold(wire: &Rc<Wire>, cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) {
     let config = cast.config.load();
-    let place = match cast.held_pulls.take(config.held_pulls_node_max) {
-        Ok(place) => place,
+    let of_link = wire.link.held_pulls().take(config.held_pulls_connection_max);
+    let places = of_link.and_then(|place| Ok([place, cast.held_pulls.take(config.held_pulls_node_max)?]));
+    let places = match places {
+        Ok(places) => places,
         Err(full) => return refuse_hold(wire, &parcel, full),
     };
     let wish_ms = if config.long_polling_enable {
@@ -401,7 +404,7 @@ fn hold(wire: &Rc<Wire>, cast: &BrokerCast, mut parcel: Box<Parcel>, from: i64) 
     let deadline = *parcel.deadline.get_or_insert_with(|| cast.clock().nanos().saturating_add(wish));
     let queue = parcel.resolved.queue.clone();
     let filter = parcel.resolved.selects.filter.clone();
-    let park = Park { from, deadline, filter, parcel: OnHold::new(parcel, place) };
+    let park = Park { from, deadline, filter, parcel: OnHold::new(parcel, places) };
     let refused = match queue.actor() {
         Some(actor) => actor.try_send(park).err(),
         None => Some(SendError::Closed(park)),

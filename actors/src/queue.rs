@@ -10,11 +10,11 @@
 //! - who waits registers first and looks at the queue again after that; the dispatcher publishes first and
 //!   looks for waiters after that: so no arrival is missed;
 //! - a pull that cannot be held any more goes back to its session, whatever becomes of the actor;
-//! - a pull has its place in the node's room from before it is sent here until its hold ends, in whatever way; one
-//!   whose connection is closed has it for `LOOK_EVERY` at most.
+//! - a pull has its places in the rooms of its connection and of the node from before it is sent here until its hold
+//!   ends, in whatever way; one whose connection is closed has them for `LOOK_EVERY` at most.
 //!
-//! Contents: `parked` is the state; `room` counts the holds of all queues; `readers` is what pulls note that need
-//! not wait.
+//! Contents: `parked` is the state; `room` counts the holds of a connection and of the node; `readers` is what pulls
+//! note that need not wait.
 
 pub mod parked;
 pub mod readers;
@@ -91,12 +91,12 @@ pub struct QueueReading {
 
 /// A pull on hold; it returns to its session even when it is merely dropped.
 #[derive(Debug)]
-pub struct OnHold(Option<(Box<Parcel>, Place)>);
+pub struct OnHold(Option<(Box<Parcel>, [Place; 2])>);
 
 impl OnHold {
-    /// Holds a pull.
-    pub fn new(parcel: Box<Parcel>, place: Place) -> OnHold {
-        OnHold(Some((parcel, place)))
+    /// Holds a pull, which has its places in the rooms of its connection and of the node.
+    pub fn new(parcel: Box<Parcel>, places: [Place; 2]) -> OnHold {
+        OnHold(Some((parcel, places)))
     }
 
     /// Whether nobody waits for its answer any more.
@@ -110,8 +110,8 @@ impl OnHold {
     }
 
     fn give_back(&mut self, why: Wakened) {
-        if let Some((mut parcel, place)) = self.0.take() {
-            drop(place);
+        if let Some((mut parcel, places)) = self.0.take() {
+            drop(places);
             parcel.wakened = Some(why);
             let link = parcel.link.clone();
             // A session that is gone needs no answer.

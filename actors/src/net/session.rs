@@ -21,6 +21,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 use troupemq_codec::Command;
 
 use crate::credits::Credit;
@@ -102,9 +103,7 @@ impl Session {
     }
 
     fn look_for_idleness(&mut self, context: &mut Context<Session>) {
-        let idle = self.wire.hall.config.idle();
-        let unused = std::time::Duration::from_nanos(self.wire.idle_nanos());
-        match idle.checked_sub(unused).filter(|left| !left.is_zero()) {
+        match self.wire.idle_left() {
             Some(left) => {
                 context.run_later(left, Session::look_for_idleness);
             }
@@ -282,18 +281,19 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes bytes from the purse, waiting while it is empty but no longer than an idle connection may live.
+    /// Takes bytes from the purse, waiting while it is empty but no longer than an idle connection may live. Only this
+    /// connection waits; what it does not read meanwhile, TCP keeps from its peer.
     async fn credit(&self, bytes: usize) -> Result<Credit, End> {
-        loop {
-            if let Ok(credit) = self.wire.hall.credits.take(bytes) {
-                return Ok(credit);
+        let taken = self.wire.hall.credits.take_later(bytes);
+        tokio::pin!(taken);
+        while let Some(left) = self.wire.idle_left() {
+            tokio::select! {
+                credit = &mut taken => return Ok(credit),
+                () = self.wire.ended() => return Err(End::ByUs),
+                () = sleep(left) => {}
             }
-            if self.wire.idle_nanos() > self.wire.hall.config.idle_ms.saturating_mul(1_000_000) {
-                return Err(End::Idle);
-            }
-            // Only this connection waits; what it does not read meanwhile, TCP keeps from its peer.
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
+        Err(End::Idle)
     }
 
     /// Looks at all complete frames of `input` and returns how many bytes they are.

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
@@ -291,9 +292,10 @@ impl Wire {
         self.active_at.set(self.hall.clock.0.nanos());
     }
 
-    /// How long nothing was read or written, in nanoseconds.
-    pub fn idle_nanos(&self) -> u64 {
-        self.hall.clock.0.nanos().saturating_sub(self.active_at.get())
+    /// How long nothing need be read or written before it counts as idle; none if it does.
+    pub fn idle_left(&self) -> Option<Duration> {
+        let unused = Duration::from_nanos(self.hall.clock.0.nanos().saturating_sub(self.active_at.get()));
+        self.hall.config.idle().checked_sub(unused).filter(|left| !left.is_zero())
     }
 
     /// Writes until the queue is empty or the socket full; in the latter case a task goes on.

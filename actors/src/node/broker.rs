@@ -38,6 +38,7 @@ use crate::filters::book::FilterBook;
 use crate::filters::table::FilterTable;
 use crate::flush::{Flush, FlushThread, Nudge};
 use crate::lookups::Lookups;
+use crate::memory::memory_bytes;
 use crate::net::listener::{Listener, bind};
 use crate::node::delivery::{Addressed, Delivery};
 use crate::node::naming::{self, Known, Naming};
@@ -206,7 +207,8 @@ fn start_store(
     let retention = Retention::start(upkeep, poison.clone()).map_err(thread("retention"))?;
     let flushing = FlushThread::start(flusher, store.clone(), poison.clone()).map_err(thread("flusher"))?;
     stage.enter("Flush");
-    let flush = Flush::new(flushing.0.clone(), clock.clone(), broker.sync_flush_timeout, poison.clone()).start();
+    let flush =
+        Flush::new(flushing.0.clone(), clock.clone(), broker.sync_flush_timeout, poison.clone()).start();
     stage.enter("Dispatcher");
     let waits = is_sync.then(|| flush.clone());
     let index = dispatch.index().clone();
@@ -316,7 +318,7 @@ fn start(
         log: below.log,
         queues: below.queues,
         index: below.index,
-        held_pulls: Room::default(),
+        held_pulls: Room::of_node(),
         cold: below.cold,
         cold_flow: Arc::default(),
         lookups: Lookups::default(),
@@ -339,13 +341,6 @@ fn own_properties(config: &BrokerConfig) -> Bytes {
     put_property(&mut text, TRACE_ON, if config.trace_on { "true" } else { "false" });
     put_property(&mut text, CLUSTER, &config.broker_cluster_name);
     text.freeze()
-}
-
-/// Memory of the machine; 24 GiB if it does not say.
-fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    let total = info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)));
-    if total == 0 { 24 << 30 } else { total }
 }
 
 impl Running {

@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use troupemq_codec::request::{QueryMessage, QueryMessageHeader};
 use troupemq_codec::{Command, ResponseCode, Text};
 
+use crate::net::LinkId;
 use crate::node::{Node, NodeHandle};
 use crate::testing::{Client, pull_request, request, send_request, small_broker, start_broker};
 
@@ -193,6 +194,33 @@ fn a_segment_that_is_late_holds_batches_back_and_refuses_none() {
     assert_eq!(broker.queues.get("Late", 0).unwrap().max_offset(), i64::try_from(stored).unwrap() + 1);
     assert_eq!(broker.credits.used_bytes(), 0);
     node.stop_and_wait().unwrap();
+}
+
+#[test]
+fn a_frame_that_waits_for_bytes_of_the_purse_ends_with_its_connection_and_goes_on_when_there_are_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let broker = node.broker().unwrap();
+    let mut large = BytesMut::new();
+    send_request("Large", 0, &[7; 1 << 20], "").encode(&mut large);
+    let front = 300 << 10;
+    let all = broker.credits.take(broker.credits.limit_bytes()).expect("nothing is in flight");
+    let mut ended = Client::of(&node);
+    ended.write(&large[..front]);
+    while broker.credits.waiting() < 1 {
+        std::thread::yield_now();
+    }
+    (0..10).filter_map(|id| broker.directory.link(LinkId(id))).for_each(|link| link.close());
+    assert!(ended.receive().is_none(), "it does not wait for the bytes");
+    let mut patient = Client::of(&node);
+    patient.write(&large[..front]);
+    while broker.credits.waiting() < 1 {
+        std::thread::yield_now();
+    }
+    drop(all);
+    patient.write(&large[front..]);
+    assert_eq!(patient.receive().expect("it is read on").code, 0);
+    assert_eq!((broker.credits.waiting(), broker.credits.used_bytes()), (0, 0));
 }
 
 #[test]

@@ -276,6 +276,27 @@ fn a_reset_by_time_is_what_the_next_pull_is_told_and_the_last_of_several_counts(
 }
 
 #[test]
+fn a_reset_that_nobody_takes_is_asked_for_by_the_pulls_of_its_group_and_topic_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, mut client) = ten(dir.path());
+    assert_eq!(client.produce("Other", 0, b"x", "").code, 0);
+    let resets = &node.broker().unwrap().offsets_published.resets;
+    reset(&mut client, |header| header.timestamp_ms = 0);
+    let asks = || [(GROUP, "T"), ("consumers", "T"), (GROUP, "Other")].map(|(g, t)| resets.has(g, t));
+    assert_eq!(asks(), [true, false, false]);
+    assert_eq!(client.pull("T", 0, 3, "*").code, 0, "another group");
+    assert_eq!(asks(), [true, false, false]);
+    // All queues of the topic have one: it is asked for until the last is taken.
+    for queue_id in 0..4 {
+        assert!(resets.has(GROUP, "T"), "{queue_id}");
+        let header = PullMessageHeader { group: Text::from(GROUP), ..pull_header("T", queue_id, 9, "*") };
+        let moved = client.call_past_notices(request::<PullMessage>(&header));
+        assert_eq!(moved.response_code(), ResponseCode::PULL_OFFSET_MOVED);
+    }
+    assert_eq!(asks(), [false; 3]);
+}
+
+#[test]
 fn without_resets_of_its_own_the_broker_tells_the_clients_and_lets_them_commit() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = small_broker(dir.path());

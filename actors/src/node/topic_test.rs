@@ -159,6 +159,33 @@ fn a_node_that_holds_all_the_pulls_it_may_says_so_and_every_end_of_a_hold_makes_
     assert_eq!(room.taken(), 0);
 }
 
+#[test]
+fn a_connection_that_floods_with_pulls_is_told_its_limit_and_leaves_room_for_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().unwrap().config.held_pulls_connection_max = 3;
+    let node = Node::start(config).unwrap();
+    let (mut flood, mut other) = (Client::of(&node), Client::of(&node));
+    assert_eq!(other.call(change(2, 6)).code, 0);
+    let sent: Vec<i32> = (0..10).map(|number| flood.send(waiting_pull(number % 2, 0))).collect();
+    let held = &sent[..3];
+    for _ in 3..10 {
+        let refused = flood.receive().expect("each is answered");
+        assert_eq!(refused.response_code(), ResponseCode::SYSTEM_BUSY);
+        let remark = "3 pulls held for the connection, heldPullsConnectionMax = 3 allows no more";
+        assert!(refused.remark.as_deref().is_some_and(|said| said.ends_with(remark)), "{refused:?}");
+    }
+    wait_at(&node, &mut other, (0, 0));
+    assert_eq!(Client::of(&node).produce("T", 0, b"x", "").code, 0);
+    assert_eq!(other.receive().expect("it is woken").code, 0);
+    let woken = [0, 1].map(|_| flood.receive().expect("it is woken"));
+    assert!(woken.iter().all(|answer| answer.code == 0 && held.contains(&answer.opaque)), "{woken:?}");
+    // What has come off the hold has left its place.
+    wait_at(&node, &mut flood, (0, 1));
+    wait_at(&node, &mut flood, (0, 1));
+    assert_eq!(flood.call(waiting_pull(0, 1)).response_code(), ResponseCode::SYSTEM_BUSY);
+}
+
 /// What was counted under a name; none if it does not exist.
 fn counted(client: &mut Client, name: &str, key: &str) -> Option<BrokerStats> {
     let header = ViewBrokerStatsDataHeader { name: name.into(), key: key.into() };

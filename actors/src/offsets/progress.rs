@@ -94,7 +94,6 @@ pub struct Progress {
     commits: u64,
     versions: u64,
     is_changed: bool,
-    resets_pending: usize,
 }
 
 impl Progress {
@@ -107,7 +106,6 @@ impl Progress {
             commits: 0,
             versions: 0,
             is_changed: false,
-            resets_pending: 0,
         }
     }
 
@@ -203,11 +201,10 @@ impl Progress {
     /// the table had room for it.
     pub fn reset(&mut self, group: &Text, topic: &Text, queue_id: i32, queue_offset: i64) -> bool {
         let Some(queue) = self.queue_mut(group, topic, queue_id) else { return false };
-        let was_pending = queue.reset.replace(queue_offset).is_some();
+        queue.reset = Some(queue_offset);
         queue.committed = Some(queue_offset);
         queue.pulled = None;
         queue.sent_back = None;
-        self.resets_pending += usize::from(!was_pending);
         self.versions += 1;
         self.is_changed = true;
         true
@@ -218,14 +215,13 @@ impl Progress {
         let queue = self.known_mut(group, topic, queue_id)?;
         let taken = queue.reset.take()?;
         queue.sent_back = Some(SentBack { to: taken, until: None });
-        self.resets_pending -= 1;
         Some(taken)
     }
 
-    /// Number of queues with a pending reset; pulls ask only while it is not 0.
+    /// Whether a reset waits for a pull of the group from any queue of the topic; pulls ask only while one does.
     #[must_use]
-    pub fn resets_pending(&self) -> usize {
-        self.resets_pending
+    pub fn has_reset(&self, group: &str, topic: &str) -> bool {
+        self.queues(group, topic).is_some_and(|queues| queues.values().any(|queue| queue.reset.is_some()))
     }
 
     /// Topics in which the group has stored offsets; what it only pulled does not count.
@@ -288,7 +284,6 @@ impl Progress {
 
     fn forget(&mut self, removed: &Queues) {
         self.queue_count -= removed.len();
-        self.resets_pending -= removed.values().filter(|queue| queue.reset.is_some()).count();
         self.is_changed = true;
     }
 
@@ -391,12 +386,14 @@ mod tests {
         progress.commit(&group, &topic, 0, 90);
         progress.reset(&group, &topic, 0, 50);
         progress.reset(&group, &topic, 0, 10);
-        assert_eq!(progress.resets_pending(), 1);
+        assert!(
+            progress.has_reset("g", "t") && !progress.has_reset("g", "u") && !progress.has_reset("h", "t")
+        );
         assert_eq!(progress.query("g", "t", 0), Some(10));
         assert_eq!(progress.commit(&group, &topic, 0, 91), Committed::Reset);
         assert_eq!(progress.take_reset("g", "t", 0), Some(10));
         assert_eq!(progress.take_reset("g", "t", 0), None);
-        assert_eq!(progress.resets_pending(), 0);
+        assert!(!progress.has_reset("g", "t"));
         assert_eq!(progress.commit(&group, &topic, 0, 11), Committed::Stored { before: Some(10) });
     }
 
@@ -453,7 +450,7 @@ mod tests {
         progress.reset(&group, &topic, 0, 1);
         progress.commit(&group, &text("other"), 0, 5);
         progress.remove_topic("t");
-        assert_eq!((progress.resets_pending(), progress.topics_of("g")), (0, vec![text("other")]));
+        assert_eq!((progress.has_reset("g", "t"), progress.topics_of("g")), (false, vec![text("other")]));
         progress.remove_group("g");
         assert_eq!(progress.snapshot().stored().count(), 0);
         assert_eq!(progress.groups_of("other"), Vec::<Text>::new());
@@ -478,7 +475,7 @@ mod tests {
         assert!(!progress.reset(&group, &topic, 2, 1) && !progress.clone_group("g", &text("copy"), None));
         progress.note_pulled(&group, &topic, 2, (0, 5));
         assert_eq!((progress.query("g", "t", 2), progress.pulled("g", "t", 2)), (None, None));
-        assert_eq!((progress.resets_pending(), progress.topics_of("copy")), (0, vec![]));
+        assert_eq!((progress.has_reset("g", "t"), progress.topics_of("copy")), (false, vec![]));
         assert_eq!(progress.commit(&group, &topic, 0, 8), Committed::Stored { before: Some(7) });
         assert!(progress.reset(&group, &topic, 1, 4));
         progress.remove_topic("t");

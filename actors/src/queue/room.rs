@@ -1,4 +1,4 @@
-//! Room: how many pulls the whole node holds.
+//! Room: how many pulls are held, of one connection or in the whole node.
 //!
 //! Invariants:
 //! - of a room no more places are taken than the limit says, and below it nobody is turned away;
@@ -7,9 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the pulls on hold at all queues; cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub struct Room(Arc<AtomicUsize>);
+/// Counts pulls on hold, at whatever queues; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// Whose pulls they are, and the setting that limits them.
+    of: [&'static str; 2],
+    taken: Arc<AtomicUsize>,
+}
 
 /// The place of one pull; dropping it gives it back.
 #[derive(Debug)]
@@ -17,8 +21,10 @@ pub struct Place(Arc<AtomicUsize>);
 
 /// There is no place: who asks is answered SYSTEM_BUSY with these figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{taken} pulls held at the node, heldPullsNodeMax = {max} allows no more")]
+#[error("{taken} pulls held {}, {} = {max} allows no more", of[0], of[1])]
 pub struct NoPlace {
+    /// Whose, and the setting that limits them.
+    of: [&'static str; 2],
     /// Pulls on hold.
     pub taken: usize,
     /// The most that may be.
@@ -26,18 +32,28 @@ pub struct NoPlace {
 }
 
 impl Room {
+    /// The room of a whole node.
+    pub fn of_node() -> Room {
+        Room { of: ["at the node", "heldPullsNodeMax"], taken: Arc::default() }
+    }
+
+    /// The room of one connection.
+    pub fn of_connection() -> Room {
+        Room { of: ["for the connection", "heldPullsConnectionMax"], taken: Arc::default() }
+    }
+
     /// Takes a place of `max`, or says how many are taken.
     pub fn take(&self, max: usize) -> Result<Place, NoPlace> {
         let one_more = |taken: usize| (taken < max).then_some(taken + 1);
-        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more) {
-            Ok(_) => Ok(Place(self.0.clone())),
-            Err(taken) => Err(NoPlace { taken, max }),
+        match self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more) {
+            Ok(_) => Ok(Place(self.taken.clone())),
+            Err(taken) => Err(NoPlace { of: self.of, taken, max }),
         }
     }
 
     /// Places that are taken now.
     pub fn taken(&self) -> usize {
-        self.0.load(Ordering::Acquire)
+        self.taken.load(Ordering::Acquire)
     }
 }
 
@@ -53,13 +69,15 @@ mod tests {
 
     #[test]
     fn a_full_room_says_how_full_it_is_and_has_a_place_again_when_one_is_dropped() {
-        let room = Room::default();
+        let room = Room::of_node();
         let (first, second) = (room.take(2).unwrap(), room.clone().take(2).unwrap());
-        assert_eq!(room.take(2).unwrap_err(), NoPlace { taken: 2, max: 2 });
+        let full = room.take(2).unwrap_err();
+        assert_eq!(full.to_string(), "2 pulls held at the node, heldPullsNodeMax = 2 allows no more");
         drop(first);
         assert_eq!(room.taken(), 1);
         let third = room.take(2).unwrap();
-        assert_eq!(room.take(1).unwrap_err(), NoPlace { taken: 2, max: 1 }, "the limit may have sunk");
+        let full = room.take(1).unwrap_err();
+        assert_eq!((full.taken, full.max), (2, 1), "the limit may have sunk");
         drop((second, third));
         assert_eq!(room.taken(), 0);
     }
@@ -67,7 +85,7 @@ mod tests {
     #[test]
     fn threads_that_come_at_once_get_all_places_and_not_one_more() {
         const THREADS: usize = 4;
-        let room = Room::default();
+        let room = Room::of_node();
         let takers: Vec<_> = (0..THREADS)
             .map(|_| {
                 let room = room.clone();
