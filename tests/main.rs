@@ -10,6 +10,10 @@ mod bad_input;
 mod client;
 #[path = "end_to_end/client_calls.rs"]
 mod client_calls;
+#[path = "end_to_end/client_end.rs"]
+mod client_end;
+#[path = "end_to_end/client_order.rs"]
+mod client_order;
 #[path = "end_to_end/client_outage.rs"]
 mod client_outage;
 #[cfg(feature = "tls")]

@@ -44,6 +44,7 @@ use super::trace::collector::Tracer;
 use super::{Client, epoch_ms};
 use lane::{Lane, Note};
 use member::Member;
+use offset_file::OffsetFile;
 
 /// Messages of one queue that may be out unsettled.
 pub const UNSETTLED_MAX: usize = 1024;
@@ -188,8 +189,8 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Every member gets all messages. Progress is not kept, each start begins anew, unless it has an
-    /// [`ConsumerBuilder::offset_file`].
+    /// Every member gets all messages, each once: one that fails is logged and does not come again. Progress is not
+    /// kept, each start begins anew, unless it has an [`ConsumerBuilder::offset_file`].
     pub fn broadcast(mut self) -> ConsumerBuilder {
         self.settings.broadcast = true;
         self
@@ -257,8 +258,10 @@ impl ConsumerBuilder {
     /// Joins the group and receives. A topic that does not exist yet is waited for.
     ///
     /// # Errors
-    /// [`ClientError::Setting`] without group or subscription, or if this client is a member already.
+    /// [`ClientError::Setting`] without group or subscription, or if this client is a member already;
+    /// [`ClientError::ShutDown`] after the end of the client.
     pub async fn stream(mut self) -> Result<Deliveries, ClientError> {
+        self.client.hub.still_open()?;
         let missing = |setting| ClientError::Setting { setting, why: "there is none".to_owned() };
         if self.settings.group.is_empty() {
             return Err(missing("group"));
@@ -270,6 +273,7 @@ impl ConsumerBuilder {
             let retry_topic = format!("{RETRY_PREFIX}{}", self.settings.group);
             self.settings.subscriptions.push(Subscription::new(&retry_topic, TagFilter::ALL));
         }
+        let file = OffsetFile::open(self.settings.offset_file.clone()).await;
         let changed = Arc::new(Notify::new());
         let (asked, questions) = mpsc::channel(ASKED_MAX);
         let membership = Membership { data: self.settings.to_heartbeat(), changed: changed.clone(), asked };
@@ -281,7 +285,7 @@ impl ConsumerBuilder {
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
         let (tell_joined, joined) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let member = Member::new(self.client, self.settings, sender, (events, tracer));
+        let member = Member::new(self.client, self.settings, sender, (events, tracer), file);
         // The task joins, so that it also leaves if this future is dropped meanwhile.
         tokio::spawn(async move {
             member.join().await;
@@ -296,6 +300,11 @@ impl ConsumerBuilder {
 }
 
 impl Settings {
+    /// Whether a queue is read only under a lease: of a broadcast every member reads all.
+    fn leases(&self) -> bool {
+        self.in_order && !self.broadcast
+    }
+
     fn to_heartbeat(&self) -> ConsumerData {
         ConsumerData {
             consume_from_where: match self.start {
@@ -390,7 +399,8 @@ impl Delivery {
     }
 
     /// Sends it back: the broker delivers it again to the group after a while. The level is one of the broker's
-    /// delay levels; 0 lets it grow with each time, a negative one puts the message among the dead letters.
+    /// delay levels; 0 lets it grow with each time, a negative one puts the message among the dead letters. Of a
+    /// broadcast nothing comes again: it is logged and done with.
     ///
     /// # Errors
     /// What the broker says; the message is then still not settled and comes again to this consumer after some seconds.
@@ -477,14 +487,6 @@ impl Delivery {
             lane.end_one();
         }
         settle
-    }
-
-    /// The lane it came by.
-    fn lane(&self) -> Option<Arc<Lane>> {
-        match &self.settle {
-            Some(Settle::Lane(lane)) => Some(lane.clone()),
-            Some(Settle::Tool(_)) | None => None,
-        }
     }
 }
 

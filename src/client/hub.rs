@@ -45,6 +45,10 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 const CALLS_MAX: usize = 256;
 /// Rounds of heart-beats under way: one that waits for a silent broker does not hold up the next.
 const BEATS_MAX: usize = 4;
+/// How long brokers are told good-bye: one that is silent hears of it when the connection ends.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the end waits for traces.
+const LAST_TRACES: Duration = Duration::from_secs(3);
 /// Old routes asked for at a time.
 const REFRESHES_MAX: usize = 4;
 
@@ -168,6 +172,14 @@ impl Hub {
         self.closing.send_replace(true);
     }
 
+    /// An error after the end of the client.
+    pub(crate) fn still_open(&self) -> Result<(), ClientError> {
+        match *self.closing.borrow() {
+            true => Err(ClientError::ShutDown { what: "client" }),
+            false => Ok(()),
+        }
+    }
+
     /// Sees when the client is to end.
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.closing.subscribe()
@@ -178,11 +190,13 @@ impl Hub {
         self.begin_closing();
         // The sender lives as long as the hub.
         let _ = self.members.subscribe().wait_for(|members| *members == 0).await;
-        let collectors: Vec<_> = self.collectors.iter().map(|entry| entry.value().clone()).collect();
-        for collector in collectors {
-            if timeout(self.within, collector.flush()).await.is_err() {
-                tracing::warn!(within = ?self.within, "traces left unsent");
-            }
+        let mut flushing = JoinSet::new();
+        for collector in self.collectors.iter() {
+            flushing.spawn(collector.value().clone().flush());
+        }
+        let flushed = async { while flushing.join_next().await.is_some() {} };
+        if timeout(LAST_TRACES, flushed).await.is_err() {
+            tracing::warn!(within = ?LAST_TRACES, "traces left unsent");
         }
         let groups: Vec<_> = self.producers.iter().map(|entry| entry.key().clone()).collect();
         let mut leaving = JoinSet::new();
@@ -198,8 +212,12 @@ impl Hub {
                 hub.tell_brokers::<UnregisterClient>(audience, header, Bytes::new()).await;
             });
         }
-        while leaving.join_next().await.is_some() {}
+        let left = async { while leaving.join_next().await.is_some() {} };
+        // One that is silent hears the end of the connection.
+        let _ = timeout(FAREWELL, left).await;
         self.peers.close();
+        // What is known already is not told any more either.
+        self.routes.forget();
     }
 
     /// A new unique id for a message.
@@ -257,7 +275,9 @@ impl Hub {
             consumer_group: Some(group.clone()),
             producer_group: None,
         };
-        self.tell_brokers::<UnregisterClient>(audience, header, Bytes::new()).await;
+        let told = self.tell_brokers::<UnregisterClient>(audience, header, Bytes::new());
+        // One that is silent notices by itself: the heart-beats do not name the group any more.
+        let _ = timeout(FAREWELL, told).await;
         self.members.send_modify(|members| *members -= 1);
     }
 

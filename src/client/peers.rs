@@ -85,10 +85,16 @@ impl Peers {
 
     /// The connection to an address if there is one.
     pub(crate) fn open(&self, address: &str) -> Result<Option<Link>, ClientError> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return Err(ClientError::ShutDown { what: "client" });
-        }
+        self.still_open()?;
         Ok(self.slots.get(address).and_then(|slot| slot.open_link()))
+    }
+
+    /// An error after the end of the client.
+    pub(crate) fn still_open(&self) -> Result<(), ClientError> {
+        match self.is_closed.load(Ordering::Acquire) {
+            true => Err(ClientError::ShutDown { what: "client" }),
+            false => Ok(()),
+        }
     }
 
     /// Makes a connection, unless somebody else did so meanwhile.

@@ -181,7 +181,7 @@ impl ProducerBuilder {
     /// so that they can ask what became of transactions that an earlier run of the program has begun.
     ///
     /// # Errors
-    /// [`ClientError::Setting`] for a group without a name.
+    /// [`ClientError::Setting`] for a group without a name, [`ClientError::ShutDown`] after the end of the client.
     pub async fn start(self) -> Result<Producer, ClientError> {
         let is_asked = self.checker.is_some();
         let producer = self.begin()?;
@@ -195,6 +195,7 @@ impl ProducerBuilder {
 
     /// Makes the producer; brokers hear of it with the next heart-beat.
     pub(super) fn begin(self) -> Result<Producer, ClientError> {
+        self.client.hub.still_open()?;
         if self.group.is_empty() {
             return Err(ClientError::Setting { setting: "group", why: "it has no name".to_owned() });
         }
@@ -404,7 +405,7 @@ impl Producer {
         let begun = Instant::now();
         let outcome = self.send_once(ready, (&route, &queue), deadline).await;
         match &outcome {
-            Err(error) if error.is_transport() => {
+            Err(error) if error.is_transport() || is_about_broker(error) => {
                 self.state.faults.failed(&queue.broker_name, Instant::now())
             }
             _ => self.state.faults.answered(&queue.broker_name, begun.elapsed(), Instant::now()),
@@ -512,6 +513,17 @@ fn trace_sent(
     }
 }
 
+/// Whether a broker refused because of itself: others may be well. RocketMQ's client avoids it like one that failed.
+fn is_about_broker(error: &ClientError) -> bool {
+    let codes = [
+        ResponseCode::SERVICE_NOT_AVAILABLE,
+        ResponseCode::SYSTEM_ERROR,
+        ResponseCode::SYSTEM_BUSY,
+        ResponseCode::GO_AWAY,
+    ];
+    error.code().is_some_and(|code| codes.contains(&code))
+}
+
 /// Whether another try can help.
 fn may_retry(error: &ClientError) -> bool {
     let codes = [
@@ -536,13 +548,17 @@ mod tests {
     fn what_a_broker_says_of_itself_is_tried_elsewhere_and_what_it_says_of_the_message_is_not() {
         let refused = |code| {
             let (address, remark) = ("a:1".to_owned(), String::new());
-            may_retry(&ClientError::Refused { address, request: "SEND_MESSAGE_V2", code, remark })
+            let error = ClientError::Refused { address, request: "SEND_MESSAGE_V2", code, remark };
+            (may_retry(&error), is_about_broker(&error))
         };
         for code in [ResponseCode::SYSTEM_BUSY, ResponseCode::SERVICE_NOT_AVAILABLE, ResponseCode::GO_AWAY] {
-            assert!(refused(code), "{code}");
+            assert_eq!(refused(code), (true, true), "{code}");
+        }
+        for code in [ResponseCode::TOPIC_NOT_EXIST, ResponseCode::NO_PERMISSION] {
+            assert_eq!(refused(code), (true, false), "{code}");
         }
         for code in [ResponseCode::MESSAGE_ILLEGAL, ResponseCode::INVALID_PARAMETER] {
-            assert!(!refused(code), "{code}");
+            assert_eq!(refused(code), (false, false), "{code}");
         }
         let why = "no body".to_owned();
         assert!(!may_retry(&ClientError::IllegalMessage { topic: "t".to_owned(), why }));

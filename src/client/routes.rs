@@ -237,6 +237,7 @@ impl Routes {
 
     /// The route of a topic as the name servers tell it now.
     pub(crate) async fn renew(&self, peers: &Peers, topic: &str) -> Result<Arc<Route>, ClientError> {
+        peers.still_open()?;
         let error = match self.ask(peers, topic).await {
             Ok(data) => return Ok(self.keep(topic, data)),
             Err(error) => error,
@@ -298,6 +299,11 @@ impl Routes {
             }
         }
         last
+    }
+
+    /// Forgets all.
+    pub(crate) fn forget(&self) {
+        self.known.clear();
     }
 
     /// A route may be wrong: it is asked for when next needed.

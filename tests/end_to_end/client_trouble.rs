@@ -56,7 +56,9 @@ async fn next_body(deliveries: &mut Deliveries) -> String {
 }
 
 /// Two brokers of one cluster with a topic on both; sends to the first, `bad`, are judged.
-async fn pair(judge: impl Fn(&Command) -> Verdict + Send + Sync + 'static) -> (Behind, Behind, Client) {
+pub(crate) async fn pair(
+    judge: impl Fn(&Command) -> Verdict + Send + Sync + 'static,
+) -> (Behind, Behind, Client) {
     let any = ([127, 0, 0, 1], 0);
     let named = |name: &'static str| move |builder: troupemq::BrokerBuilder| builder.broker_name(name);
     let with_names = |builder: troupemq::BrokerBuilder| named("good")(builder).listen_as_name_server(any);
@@ -75,7 +77,7 @@ async fn pair(judge: impl Fn(&Command) -> Verdict + Send + Sync + 'static) -> (B
 }
 
 /// Sends until ten messages in a row went to the good broker: round robin alone never does that.
-async fn until_the_bad_one_is_avoided(producer: &Producer) {
+pub(crate) async fn until_the_bad_one_is_avoided(producer: &Producer) {
     let avoided = async {
         let mut in_a_row = 0;
         while in_a_row < 10 {

@@ -77,7 +77,7 @@ async fn in_order_a_message_that_fails_holds_up_those_behind_it() {
     listener.shutdown().await;
     let queue = &broker.client().queues("steps").await.unwrap()[0];
     let committed = broker.client().committed("g", queue).await.unwrap();
-    assert!(committed.is_some(), "what was done is committed at the end");
+    assert_eq!(committed, Some(4), "what was done is committed at the end");
     broker.shutdown().await.unwrap();
 }
 

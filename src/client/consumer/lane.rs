@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - the member's task hears of every message before the application can settle it;
-//! - a lane that was taken away delivers nothing any more and its messages change no progress.
+//! - a lane that was taken away delivers nothing any more and its messages change no progress;
+//! - of a broadcast nothing is sent back: no broker would bring it again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -28,7 +29,7 @@ use crate::client::{Client, epoch_ms};
 
 /// Pause after a pull that failed.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Pause after the broker asked for one.
+/// Pause after the broker asked for one, or moved the queue.
 const FLOW_CONTROL_PAUSE: Duration = Duration::from_millis(50);
 
 /// One assigned queue.
@@ -45,6 +46,7 @@ pub(crate) struct Lane {
     room: Semaphore,
     /// Messages that are out; the room also lacks what a pull under way may bring.
     messages: AtomicUsize,
+    is_broadcast: bool,
     /// Bytes of bodies that are out.
     bytes: AtomicUsize,
     max_bytes: usize,
@@ -89,6 +91,7 @@ impl Lane {
             tracer,
             room: Semaphore::new(UNSETTLED_MAX),
             messages: AtomicUsize::new(0),
+            is_broadcast: settings.broadcast,
             bytes: AtomicUsize::new(0),
             max_bytes: settings.unsettled_max_bytes,
             position: AtomicI64::new(queue_offset),
@@ -224,6 +227,11 @@ impl Lane {
 
     /// Gives a message back to the broker.
     pub(crate) async fn send_back(&self, message: &Received, level: i32) -> Result<(), ClientError> {
+        if self.is_broadcast {
+            let (queue_offset, id) = (message.queue_offset(), message.message_id());
+            tracing::warn!(queue = %self.queue, queue_offset, id, "a message of a broadcast does not come again");
+            return Ok(());
+        }
         let hub = &self.client.hub;
         let link = hub.master_of(&self.queue.topic, &self.queue.broker_name).await?;
         let stored = message.stored();
@@ -269,6 +277,8 @@ impl Lane {
                     return;
                 }
                 last_offset = wanted.queue_offset;
+                // A broker that goes on saying so is not asked without end.
+                sleep(FLOW_CONTROL_PAUSE).await;
                 continue;
             }
             room.forget();

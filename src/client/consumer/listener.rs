@@ -3,6 +3,8 @@
 //! Invariants:
 //! - a message is settled by what the function returns; one whose function panics comes again later;
 //! - no more functions run at a time than was asked for; in order, no more than one for each queue;
+//! - in order, a queue that stands still holds up no other: a message that waits to be given to its function again
+//!   takes no place, and what waits behind it is bounded by its lane;
 //! - no function is called for a message of a queue that went to another member;
 //! - with the handle everything ends; [`Listener::shutdown`] lets what runs come to its end.
 
@@ -54,12 +56,19 @@ struct Calls<F> {
 }
 
 /// Messages on their way through functions.
+#[derive(Default)]
 struct Running {
     tasks: JoinSet<Outcome>,
     deliveries: HashMap<Id, Delivery>,
-    /// In order: the queues with a function at work, and what waits behind it.
+    /// Messages that could begin, and wait for a place; in order, one of a queue at most.
+    ready: VecDeque<Delivery>,
+    /// In order: messages whose function said that they shall come again, until they do.
+    pauses: JoinSet<()>,
+    suspended: HashMap<Id, Delivery>,
+    /// In order: the queues of which a message is ready, at work or suspended, and what waits behind it.
     waiting: HashMap<Queue, VecDeque<Delivery>>,
-    waiting_count: usize,
+    /// Nothing is begun any more.
+    is_ending: bool,
 }
 
 impl ConsumerBuilder {
@@ -114,55 +123,60 @@ where
     Fut: Future<Output = Outcome> + Send + 'static,
 {
     async fn run(self, mut deliveries: Deliveries, mut stopped: oneshot::Receiver<()>) {
-        let mut running = Running::new();
+        let mut running = Running::default();
         loop {
+            self.call_ready(&mut running);
+            // In order every queue is read on, so that none waits for another.
+            let takes_more = self.in_order || running.tasks.len() < self.at_most;
             tokio::select! {
                 biased;
                 _ = &mut stopped => break,
                 Some(ended) = running.tasks.join_next_with_id() => self.settle(&mut running, ended).await,
-                next = deliveries.next(), if running.len() < self.at_most => match next {
+                Some(over) = running.pauses.join_next_with_id() => running.resume(over),
+                next = deliveries.next(), if takes_more => match next {
                     None => break,
-                    Some(Ok(delivery)) => self.begin(&mut running, delivery),
+                    Some(Ok(delivery)) => self.take(&mut running, delivery),
                     Some(Err(error)) => tracing::warn!(%error, "consumer was refused"),
                 },
             }
         }
-        running.forget_waiting();
+        running.begin_no_more();
         while let Some(ended) = running.tasks.join_next_with_id().await {
-            running.forget_waiting();
             self.settle(&mut running, ended).await;
         }
         deliveries.shutdown().await;
     }
 
-    fn begin(&self, running: &mut Running, delivery: Delivery) {
+    fn take(&self, running: &mut Running, delivery: Delivery) {
         if !delivery.is_current() {
             return delivery.forget();
         }
         if self.in_order {
             let queue = delivery.message().queue().clone();
             if let Some(waiting) = running.waiting.get_mut(&queue) {
-                waiting.push_back(delivery);
-                running.waiting_count += 1;
-                return;
+                return waiting.push_back(delivery);
             }
             running.waiting.insert(queue, VecDeque::new());
         }
-        self.call(running, delivery, Duration::ZERO);
+        running.ready.push_back(delivery);
     }
 
-    fn call(&self, running: &mut Running, delivery: Delivery, pause: Duration) {
-        let (function, message, lane) = (self.function.clone(), delivery.message().clone(), delivery.lane());
-        let task = running.tasks.spawn(async move {
-            if !pause.is_zero() {
-                sleep(pause).await;
-                if lane.is_some_and(|lane| !lane.is_current()) {
-                    return Outcome::Again;
-                }
+    /// Calls as many functions as there are places.
+    fn call_ready(&self, running: &mut Running) {
+        while running.tasks.len() < self.at_most
+            && let Some(delivery) = running.ready.pop_front()
+        {
+            if delivery.is_current() {
+                let (function, message) = (self.function.clone(), delivery.message().clone());
+                // Called there, so that a panic of it is one of its task.
+                let task = running.tasks.spawn(async move { function(message).await });
+                running.deliveries.insert(task.id(), delivery);
+            } else {
+                let queue = delivery.message().queue().clone();
+                delivery.forget();
+                running.next_of(&queue);
             }
-            function(message).await
-        });
-        running.deliveries.insert(task.id(), delivery);
+        }
     }
 
     /// Does what a function said.
@@ -178,7 +192,7 @@ where
         if self.in_order && outcome == Outcome::Again && delivery.is_current() {
             delivery.tries += 1;
             if delivery.tries <= self.tries_max {
-                return self.call(running, delivery, SUSPEND);
+                return running.suspend(delivery);
             }
         }
         let queue = delivery.message().queue().clone();
@@ -199,7 +213,7 @@ where
                 let sent_back = delivery.try_retry_later(level).await;
                 if sent_back.is_err() && delivery.is_current() {
                     tracing::warn!(%queue, "message not sent back, it comes again before those behind it");
-                    return self.call(running, delivery, SUSPEND);
+                    return running.suspend(delivery);
                 }
                 delivery.forget();
                 sent_back
@@ -210,39 +224,44 @@ where
             tracing::warn!(%queue, %error, "message not settled, it comes again");
         }
         if self.in_order {
-            self.next_of(running, &queue);
+            running.next_of(&queue);
         }
-    }
-
-    /// In order: the next message of a queue whose function has ended.
-    fn next_of(&self, running: &mut Running, queue: &Queue) {
-        while let Some(next) = running.waiting.get_mut(queue).and_then(VecDeque::pop_front) {
-            running.waiting_count -= 1;
-            if next.is_current() {
-                return self.call(running, next, Duration::ZERO);
-            }
-            next.forget();
-        }
-        running.waiting.remove(queue);
     }
 }
 
 impl Running {
-    fn new() -> Running {
-        let (tasks, deliveries, waiting) = (JoinSet::new(), HashMap::new(), HashMap::new());
-        Running { tasks, deliveries, waiting, waiting_count: 0 }
-    }
-
-    fn len(&self) -> usize {
-        // What waits behind others of its queue takes no place of those that could run, up to a bound.
-        self.deliveries.len() + self.waiting_count / 64
-    }
-
-    /// What was not begun comes again to whoever gets its queue.
-    fn forget_waiting(&mut self) {
-        for waiting in self.waiting.values_mut() {
-            waiting.drain(..).for_each(Delivery::forget);
+    /// In order: the message comes again after a pause, before any other of its queue.
+    fn suspend(&mut self, delivery: Delivery) {
+        if self.is_ending {
+            return delivery.forget();
         }
-        self.waiting_count = 0;
+        let pause = self.pauses.spawn(sleep(SUSPEND));
+        self.suspended.insert(pause.id(), delivery);
+    }
+
+    /// The pause of a message is over.
+    fn resume(&mut self, over: Result<(Id, ()), JoinError>) {
+        let id = over.map_or_else(|error| error.id(), |(id, ())| id);
+        self.ready.extend(self.suspended.remove(&id));
+    }
+
+    /// In order: the next message of a queue whose function has ended.
+    fn next_of(&mut self, queue: &Queue) {
+        while let Some(next) = self.waiting.get_mut(queue).and_then(VecDeque::pop_front) {
+            if next.is_current() {
+                return self.ready.push_back(next);
+            }
+            next.forget();
+        }
+        self.waiting.remove(queue);
+    }
+
+    /// What was not begun, or is to come again, does so with whoever gets its queue.
+    fn begin_no_more(&mut self) {
+        self.is_ending = true;
+        self.pauses.abort_all();
+        let waiting = self.waiting.drain().flat_map(|(_, waiting)| waiting);
+        let suspended = self.suspended.drain().map(|(_, delivery)| delivery);
+        waiting.chain(suspended).chain(self.ready.drain(..)).for_each(Delivery::forget);
     }
 }

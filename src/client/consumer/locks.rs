@@ -1,11 +1,13 @@
 //! Leases on queues: who consumes in order holds a queue alone.
 //!
 //! Invariants:
-//! - a queue is consumed only while its lease is younger than [`LEASE`]; brokers keep it twice as long.
+//! - a queue is consumed only while its lease is younger than [`LEASE`]; brokers keep it twice as long;
+//! - all brokers are asked at the same time: one that is silent holds up no lease of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use troupemq_codec::Text;
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::{LockBatchMq, LockBody, LockReplyBody, UnlockBatchMq};
@@ -19,8 +21,8 @@ use crate::client::queue::Queue;
 
 /// How long a lease that was not renewed counts.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
-/// How often leases are renewed.
-pub(crate) const RENEW: Duration = Duration::from_secs(20);
+/// How often leases are renewed: one that could not be has two more tries.
+pub(crate) const RENEW: Duration = Duration::from_secs(10);
 
 /// Locks queues, or renews their leases; gives those that are held now. What a broker that cannot be asked says is
 /// not known: its queues are in neither set.
@@ -30,15 +32,24 @@ pub(crate) async fn lock(
     queues: &[Queue],
 ) -> (BTreeSet<Queue>, BTreeSet<Queue>) {
     let (mut held, mut refused) = (BTreeSet::new(), BTreeSet::new());
-    for (_, queues) in by_broker(queues) {
-        match ask(client, group, &queues).await {
-            Ok(locked) => {
+    let mut asked = JoinSet::new();
+    for queues in by_broker(queues).into_values() {
+        let (client, group) = (client.clone(), group.clone());
+        asked.spawn(async move {
+            let told = ask(&client, &group, &queues).await;
+            (queues, told)
+        });
+    }
+    while let Some(told) = asked.join_next().await {
+        match told {
+            Ok((queues, Ok(locked))) => {
                 let (ours, others): (Vec<_>, Vec<_>) =
                     queues.into_iter().partition(|queue| locked.contains(&queue.into()));
                 held.extend(ours);
                 refused.extend(others);
             }
-            Err(error) => tracing::debug!(%group, %error, "queues not locked"),
+            Ok((_, Err(error))) => tracing::debug!(%group, %error, "queues not locked"),
+            Err(error) => tracing::error!(%group, %error, "a question was cut off"),
         }
     }
     (held, refused)
@@ -46,13 +57,19 @@ pub(crate) async fn lock(
 
 /// Gives leases back, so that the next owner need not wait for their end.
 pub(crate) async fn unlock(client: &Client, group: &Text, queues: &[Queue]) {
-    for (_, queues) in by_broker(queues) {
-        let told = async {
-            let (link, body) = prepared(client, group, &queues).await?;
+    let mut told = JoinSet::new();
+    for queues in by_broker(queues).into_values() {
+        let (client, group) = (client.clone(), group.clone());
+        told.spawn(async move {
+            let (link, body) = prepared(&client, &group, &queues).await?;
             link.tell::<UnlockBatchMq>(&NoHeader, body.into(), client.hub.within).await
-        };
-        if let Err(error) = told.await {
-            tracing::debug!(%group, %error, "queues not unlocked");
+        });
+    }
+    while let Some(told) = told.join_next().await {
+        match told {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%group, %error, "queues not unlocked"),
+            Err(error) => tracing::error!(%group, %error, "a farewell was cut off"),
         }
     }
 }

@@ -29,10 +29,13 @@ pub(crate) struct OffsetFile {
 }
 
 impl OffsetFile {
-    /// Reads the file, if there is to be one.
-    pub(crate) fn open(path: Option<PathBuf>) -> OffsetFile {
-        let table = path.as_deref().and_then(read).unwrap_or_default();
-        OffsetFile { path, table }
+    /// Reads the file, if there is to be one, on a thread that may wait for a disk.
+    pub(crate) async fn open(path: Option<PathBuf>) -> OffsetFile {
+        let Some(path) = path else { return OffsetFile::default() };
+        let from = path.clone();
+        // A thread that broke off has read nothing.
+        let table = tokio::task::spawn_blocking(move || read(&from)).await.ok().flatten();
+        OffsetFile { path: Some(path), table: table.unwrap_or_default() }
     }
 
     /// How far it had come in a queue.
@@ -86,15 +89,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("of").join("offsets.json");
         let queue = Queue { topic: "T".into(), broker_name: "b".into(), queue_id: 1 };
-        let mut file = OffsetFile::open(Some(path.clone()));
+        let mut file = OffsetFile::open(Some(path.clone())).await;
         assert_eq!(file.get(&queue), None);
         assert!(file.set(&queue, 7));
         assert!(!file.set(&queue, 7));
         file.save().await.unwrap();
-        assert_eq!(OffsetFile::open(Some(path.clone())).get(&queue), Some(7));
+        assert_eq!(OffsetFile::open(Some(path.clone())).await.get(&queue), Some(7));
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, r#"{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"T"}:7}}"#);
         std::fs::write(&path, "{").unwrap();
-        assert_eq!(OffsetFile::open(Some(path)).get(&queue), None);
+        assert_eq!(OffsetFile::open(Some(path)).await.get(&queue), None);
     }
 }

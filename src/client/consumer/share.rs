@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - a member that its brokers do not know yet has no share, and asks again soon;
+//! - a broker that cannot be reached or does not answer is passed over: the next address is asked;
 //! - a broker that does not hand out queues (before RocketMQ 5) is no failure: the share is computed then.
 //!
 //! Deliberately absent: queues that a broker wants popped are refused, this client only pulls.
@@ -37,11 +38,26 @@ pub(crate) async fn own(
     if settings.broadcast {
         return Ok(queues);
     }
-    // A broker of a topic that was just found has not heard of this member yet.
-    let addresses = route.addresses();
-    let no_queue = || ClientError::NoQueue { topic: topic.to_string(), wanted: "reachable" };
-    let (_, address) = addresses.first().ok_or_else(no_queue)?;
-    let link = hub.peers.link(address).await?;
+    let mut last = ClientError::NoQueue { topic: topic.to_string(), wanted: "reachable" };
+    for (_, address) in route.addresses() {
+        match told_by(client, settings, topic, (&address, &queues)).await {
+            // What one that is away would say, another knows too.
+            Err(error) if error.is_transport() => last = error,
+            told => return told,
+        }
+    }
+    Err(last)
+}
+
+/// The queues that are this member's, as the broker at an address knows it.
+async fn told_by(
+    client: &Client,
+    settings: &Settings,
+    topic: &Text,
+    (address, queues): (&str, &[Queue]),
+) -> Result<Vec<Queue>, ClientError> {
+    let hub = &client.hub;
+    let link = hub.peers.link_within(address, hub.within).await?;
     if settings.by_broker
         && let Some(own) = asked(client, settings, topic, &link).await?
     {
@@ -52,10 +68,11 @@ pub(crate) async fn own(
     let list: ConsumerList =
         from_loose(&body).map_err(|cause| link.malformed::<GetConsumerListByGroup>(cause))?;
     let own = hub.identity.client_id();
+    // A broker of a topic that was just found has not heard of this member yet.
     if !list.consumer_id_list.contains(own) {
         return Err(unknown(GetConsumerListByGroup::NAME));
     }
-    Ok(share(&queues, &list.consumer_id_list, own))
+    Ok(share(queues, &list.consumer_id_list, own))
 }
 
 /// The share as a broker says it; `None` from one that does not hand out queues.
