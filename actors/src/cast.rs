@@ -41,6 +41,7 @@ use crate::poison::Poison;
 use crate::queue::room::Room;
 use crate::registrar::Registrar;
 use crate::retention::Retention;
+use crate::retry::Retry;
 use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
 use crate::settings::Settings;
@@ -91,6 +92,7 @@ pub const CAST: &[Role] = &[
     role("Schedule", "store", "the delay levels and how far each is delivered"),
     role("Sampler", "broker", "readings of the counters"),
     role("TransactionChecker", "store", "half messages that are not decided yet"),
+    role("Retry", "broker", "messages that were sent back and are not stored again yet"),
     role("Queue", "topic and queue in use", "pulls on hold"),
     role(
         "Settings",
@@ -127,6 +129,8 @@ pub struct BrokerCast {
     pub transactions: Addr<TransactionChecker>,
     /// How many transactions are open, as their owner last said.
     pub open_halves: Arc<AtomicUsize>,
+    /// Takes back what consumers failed with.
+    pub retry: Addr<Retry>,
     /// Delivers messages that name the time of their delivery.
     pub timer: Addr<Timer>,
     /// Records of the log.

@@ -45,16 +45,17 @@ pub mod rebalance;
 pub mod registrar;
 pub mod reply;
 pub mod retention;
+pub mod retry;
 pub mod router;
 pub mod saving;
 pub mod schedule;
 pub mod send;
-pub mod send_back;
 pub mod settings;
 pub mod stats;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod timer;
+pub mod together;
 pub mod topic;
 pub mod topics;
 pub mod transaction;

@@ -55,6 +55,8 @@ mod read_test;
 #[cfg(test)]
 mod retry_test;
 #[cfg(test)]
+mod send_back_test;
+#[cfg(test)]
 mod send_test;
 #[cfg(test)]
 mod statement_test;

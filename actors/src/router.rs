@@ -39,7 +39,7 @@ use crate::admin::{
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::net::{Answer, Call, Link};
 use crate::{
-    assignment, heartbeat, name_server, offsets, query, rebalance, reply, send_back, timer, transaction,
+    assignment, heartbeat, name_server, offsets, query, rebalance, reply, retry, timer, transaction,
 };
 
 /// A future of an answer that lives on one arbiter.
@@ -171,7 +171,7 @@ async fn delivery(cast: &BrokerCast, call: &Call) -> Answer {
     match call.command.code {
         EndTransaction::CODE => transaction::answers::end_transaction(cast, call).await,
         ResumeCheckHalfMessage::CODE => transaction::answers::resume_check(cast, call).await,
-        ConsumerSendMsgBack::CODE => send_back::send_back(cast, call).await,
+        ConsumerSendMsgBack::CODE => retry::answers::send_back(cast, call).await,
         LockBatchMq::CODE => rebalance::answers::lock_batch(cast, call).await,
         UnlockBatchMq::CODE => rebalance::answers::unlock_batch(cast, call).await,
         QueryAssignment::CODE => assignment::answers::query_assignment(cast, call).await,

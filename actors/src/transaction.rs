@@ -30,8 +30,9 @@ use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::offsets::{CommitOffset, GroupQueue};
 use crate::read_ahead::record_of;
+use crate::together::Together;
 use check::Rounds;
-use ends::{Begun, End, Ended, Ends};
+use ends::{Begun, End, Ended};
 use halves::{Halves, Seen};
 use records::{HalfView, OP_TOPIC, named_by_op};
 
@@ -132,7 +133,7 @@ pub struct TransactionChecker {
     halves: Halves,
     committed: (i64, i64),
     rounds: Rounds,
-    ends: Ends,
+    ends: Together<Begun>,
 }
 
 impl TransactionChecker {
@@ -147,7 +148,7 @@ impl TransactionChecker {
             halves: Halves::from(committed.0, committed.1),
             committed,
             rounds: Rounds::from(cast.now_ms()),
-            ends: Ends::default(),
+            ends: Together::default(),
             cast,
         };
         checker.read_halves();
@@ -296,20 +297,21 @@ impl Handler<End> for TransactionChecker {
     fn handle(&mut self, end: End, context: &mut Context<TransactionChecker>) {
         self.read_halves();
         self.publish();
-        let named = end.queue_offset;
-        let at = match self.halves.current(named, &end.uniq_key) {
-            None => return end.reply.answer(Err(answers::over(named))),
-            Some(at) if self.halves.begin(at) => at,
-            Some(_) => return end.reply.answer(Err(answers::is_busy(named))),
-        };
-        let End { half, is_committed, reply, .. } = end;
-        match self.ends.add(Begun { at, half, is_committed, reply }) {
-            Ok(true) => context.notify(StoreEnds),
-            Ok(false) => {}
-            Err(begun) => {
+        let End { half, queue_offset: named, uniq_key, is_committed, reply } = end;
+        let current = match self.halves.current(named, &uniq_key) {
+            Some(at) if !self.halves.begin(at) => Err(answers::is_busy(named)),
+            Some(at) if !self.ends.reserve() => {
                 self.halves.undecided(at);
-                begun.reply.answer(Err(ends::too_many()));
+                Err(ends::too_many())
             }
+            current => current.ok_or_else(|| answers::over(named)),
+        };
+        let at = match current {
+            Ok(at) => at,
+            Err(refusal) => return reply.answer(Err(refusal)),
+        };
+        if self.ends.add(Begun { at, half, is_committed, reply }) {
+            context.notify(StoreEnds);
         }
     }
 }
@@ -318,7 +320,7 @@ impl Handler<StoreEnds> for TransactionChecker {
     type Result = ();
 
     fn handle(&mut self, _: StoreEnds, context: &mut Context<TransactionChecker>) {
-        if let Some(batch) = self.ends.begin() {
+        if let Some(batch) = self.ends.begin(|begun| begun.half.len()) {
             actix::spawn(ends::store_all(self.cast.clone(), batch, context.address()));
         }
     }

@@ -21,6 +21,7 @@ use crate::net::{Answer, Call, Refusal};
 use crate::rebalance::members::{Beat, Changed, Member};
 use crate::rebalance::{MemberBeat, MemberLeft};
 use crate::topic::UNIT_SUBSCRIBED;
+use crate::topic::names::retry_topic;
 use crate::topics::{EnsureGroupTopic, MarkOrdered};
 
 /// Answers HEART_BEAT.
@@ -104,12 +105,6 @@ pub async fn group_view(cast: &BrokerCast, name: &Text) -> Result<Arc<GroupView>
         Some(view) => Ok(view),
         None => cast.groups.send(EnsureGroup(name.clone())).await?,
     }
-}
-
-/// The topic to which failed messages of a group go.
-#[must_use]
-pub fn retry_topic(group: &str) -> Text {
-    Text::from(format!("%RETRY%{group}"))
 }
 
 /// Answers UNREGISTER_CLIENT.

@@ -30,7 +30,7 @@ use troupemq_store::{
 use crate::cast::BrokerCast;
 use crate::cold_reader::ColdReaders;
 use crate::commit_log::{CommitLog, ReleaseLog};
-use crate::config::{BrokerConfig, BrokerPart, NodeConfig};
+use crate::config::{BrokerConfig, BrokerPart, NodeClock, NodeConfig};
 use crate::detour::Detours;
 use crate::directory::Directory;
 use crate::dispatcher::{Dispatcher, ReleaseWriter};
@@ -49,6 +49,7 @@ use crate::properties_text;
 use crate::queue::room::Room;
 use crate::registrar::{Leave, Registrar};
 use crate::retention::{Retention, Upkeep};
+use crate::retry::Retry;
 use crate::router::Served;
 use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
@@ -118,9 +119,11 @@ pub(super) fn build(
     }
     let addressed = Addressed::default();
     let (transactions, schedule) = (addressed.checker.address(), addressed.schedule.address());
-    let timer = (addressed.timer.address(), view);
+    let retry = addressed.retry.address();
+    let timer = addressed.timer.address();
     let advertised = advertised(part, address);
-    let ground = Ground { advertised, directory, people, transactions, schedule, timer, configured };
+    let ground =
+        Ground { advertised, directory, people, transactions, schedule, retry, timer, view, configured };
     let cast = start(stage, config, part, ground, (below, watchdog))?;
     let delivery = Delivery::start(stage, &cast, (addressed, progress, timers), watchdog)?;
     if let Some(running) = &mut stage.broker {
@@ -251,8 +254,10 @@ struct Ground {
     people: People,
     transactions: Addr<TransactionChecker>,
     schedule: Addr<Schedule>,
+    retry: Addr<Retry>,
     configured: (Configured<BrokerConfig>, Configured<StoreConfig>),
-    timer: (Addr<Timer>, TimerView),
+    timer: Addr<Timer>,
+    view: TimerView,
 }
 
 /// Starts the actors of the broker on top of those of its store.
@@ -260,7 +265,7 @@ fn start(
     stage: &mut Stage,
     config: &NodeConfig,
     part: &BrokerPart,
-    Ground { advertised, directory, people, transactions, schedule, timer: (timer, view), configured }: Ground,
+    Ground { advertised, directory, people, transactions, schedule, retry, timer, view, configured }: Ground,
     (below, watchdog): (StoreCast, &mut Watchdog),
 ) -> Result<Arc<BrokerCast>, NodeError> {
     let (clock, broker) = (config.clock.clone(), &part.config);
@@ -272,20 +277,13 @@ fn start(
     if let Some(running) = &mut stage.broker {
         running.registrar = Some(registrar.clone());
     }
-    let settings_version = DataVersion { timestamp: clock.0.now_ms(), ..DataVersion::default() };
-    let settings_version = Arc::new(ArcSwap::from_pointee(settings_version));
-    stage.enter("Settings");
-    let others = properties_text::parse(&properties_text::write(&**below.store.load()));
-    let both = (shared.clone(), settings_version.clone());
-    let settings = Settings::new(configured.0, others, both, clock.clone()).start();
-    let both = (below.store.clone(), settings_version.clone());
-    let store_settings = Settings::new(configured.1, BTreeMap::new(), both, clock.clone()).start();
-    stage.enter("Sampler");
-    stage.enter("Queue");
+    ["Settings", "Sampler", "Queue"].iter().for_each(|actor| stage.enter(actor));
+    let changes = start_settings(configured, (&shared, &below.store), &clock);
     let levels = DelayLevels::parse(&below.store.load().delay_levels)?;
     Ok(Arc::new(BrokerCast {
         transactions,
         schedule,
+        retry,
         open_halves: Arc::default(),
         timer,
         detours: Detours::new(levels, TimerGate::new(shared.clone(), view), below.queues.clone()),
@@ -301,9 +299,9 @@ fn start(
         hot_from: below.log.wrote_to(),
         store_dir: below.store.load().dir.clone(),
         store_config: below.store,
-        settings,
-        store_settings,
-        settings_version,
+        settings: changes.broker,
+        store_settings: changes.store,
+        settings_version: changes.version,
         sessions: stage.sessions[0].clone(),
         credits: stage.credits.clone(),
         poison: stage.poison.clone(),
@@ -332,6 +330,29 @@ fn start(
         topics,
         registrar,
     }))
+}
+
+/// Who changes settings, and how often that happened.
+struct Changes {
+    broker: Addr<Settings<BrokerConfig>>,
+    store: Addr<Settings<StoreConfig>>,
+    version: Arc<ArcSwap<DataVersion>>,
+}
+
+/// Starts the actors that change the settings of the broker and of its store, and count their changes together.
+fn start_settings(
+    (of_broker, of_store): (Configured<BrokerConfig>, Configured<StoreConfig>),
+    (broker, store): (&Arc<ArcSwap<BrokerConfig>>, &Arc<ArcSwap<StoreConfig>>),
+    clock: &NodeClock,
+) -> Changes {
+    let version = DataVersion { timestamp: clock.0.now_ms(), ..DataVersion::default() };
+    let version = Arc::new(ArcSwap::from_pointee(version));
+    let others = properties_text::parse(&properties_text::write(&**store.load()));
+    let both = (broker.clone(), version.clone());
+    let broker = Settings::new(of_broker, others, both, clock.clone()).start();
+    let both = (store.clone(), version.clone());
+    let store = Settings::new(of_store, BTreeMap::new(), both, clock.clone()).start();
+    Changes { broker, store, version }
 }
 
 /// What every message is stored with.

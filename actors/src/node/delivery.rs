@@ -1,4 +1,4 @@
-//! Starts and stops the actors that deliver what waits: delay levels, timers, transactions.
+//! Starts and stops the actors that deliver what waits: delay levels, timers, transactions, retries.
 //!
 //! Invariants:
 //! - they stop before the log does, so that nothing is half delivered at an orderly stop.
@@ -12,6 +12,7 @@ use troupemq_store::timer::TimerStore;
 
 use crate::cast::BrokerCast;
 use crate::node::{NodeError, Stage};
+use crate::retry::Retry;
 use crate::schedule::{Schedule, StopSchedule};
 use crate::timer::{StopTimer, Timer};
 use crate::transaction::{CommitProgress, TransactionChecker};
@@ -23,6 +24,7 @@ pub(super) struct Addressed {
     pub(super) timer: Context<Timer>,
     pub(super) schedule: Context<Schedule>,
     pub(super) checker: Context<TransactionChecker>,
+    pub(super) retry: Context<Retry>,
 }
 
 /// The actors that deliver.
@@ -50,6 +52,8 @@ impl Delivery {
         stage.enter("TransactionChecker");
         let transactions = addressed.checker.run(TransactionChecker::new(cast.clone(), progress));
         watchdog.watch("TransactionChecker", transactions.clone());
+        stage.enter("Retry");
+        watchdog.watch("Retry", addressed.retry.run(Retry::new(cast.clone())));
         Ok(Delivery { schedule, timer, transactions })
     }
 

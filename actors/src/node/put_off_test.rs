@@ -15,7 +15,7 @@ use super::delivery_test::{NOW_MS, count, start, stored, wait_for};
 use crate::testing::{Client, request};
 
 /// Has the broker keep so many bytes free, and waits until it judges by that: more than there are fill the disk.
-fn keep_free(client: &mut Client, bytes: u64) {
+pub(super) fn keep_free(client: &mut Client, bytes: u64) {
     let setting = format!("diskFreeFloorBytes={bytes}");
     let change = request::<UpdateBrokerConfig>(&Default::default()).with_body(setting.into());
     assert_eq!(client.call(change).code, 0);

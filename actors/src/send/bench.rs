@@ -31,14 +31,15 @@ use crate::held::hold;
 use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
+use crate::retry::next::NO_LEVEL_OF_SENT;
 use crate::send::check::{Marks, check_keys, check_order, check_sizes, check_zeros, illegal};
 use crate::send::count;
 use crate::send::inner_batch;
 use crate::send::light;
-use crate::send::place::{Place, Places, is_given_up};
+use crate::send::place::{Place, Places, gives_up};
 use crate::send::reply;
 use crate::timer::recall;
-use crate::topic::names::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
+use crate::topic::names::{RETRY_PREFIX, dead_letter_topic};
 use crate::topics::EnsureTopic;
 
 /// Sends of one batch.
@@ -53,9 +54,6 @@ const SPARE_SMALL_MAX: usize = 512;
 const SMALL_BYTES: usize = 16 << 10;
 /// Topic names longer than this cannot be sent to in batches.
 const BATCH_TOPIC_MAX: usize = 127;
-
-/// The level of a dead letter.
-const NO_LEVEL: &str = "-1";
 
 /// Properties that name a delivery time; a delay level wins over them.
 const TIMES: [&str; 3] = [TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS];
@@ -319,8 +317,8 @@ impl Bench {
         let mut is_dead = false;
         if let Some(group) = send.topic.strip_prefix(RETRY_PREFIX) {
             let Some(is_orderly) = is_orderly else { return Err(Wanted::Group(Text::from(group)).into()) };
-            if is_given_up(cast, group, (&send, view.version))? || is_orderly {
-                send.topic = format!("{DEAD_LETTER_PREFIX}{group}").into();
+            if gives_up(cast, (group, is_orderly), (&send, view.version))? {
+                send.topic = dead_letter_topic(group).as_str().to_owned().into();
                 send.queue_id = 0;
                 is_dead = true;
             }
@@ -523,7 +521,7 @@ fn cleaned(marks: &Marks<'_>, text: &[u8], is_dead: bool) -> Option<Properties> 
         true => view.iter().map(|(name, _)| name).filter(|name| name.starts_with(TRANSIENT_PREFIX)).collect(),
         false => Vec::new(),
     };
-    let dies = is_dead && marks.level != Some(NO_LEVEL);
+    let dies = is_dead && marks.level != Some(NO_LEVEL_OF_SENT);
     if !marks.needs_cleaning() && transient.is_empty() && !light::is_numbered(marks.light, text) && !dies {
         return None;
     }
@@ -534,7 +532,7 @@ fn cleaned(marks: &Marks<'_>, text: &[u8], is_dead: bool) -> Option<Properties> 
         properties.remove(name);
     }
     if dies {
-        properties.set(DELAY, NO_LEVEL);
+        properties.set(DELAY, NO_LEVEL_OF_SENT);
     }
     Some(properties)
 }

@@ -15,14 +15,13 @@ use troupemq_codec::request::SendView;
 use troupemq_codec::topic::{PERM_INHERIT, PERM_READ, PERM_WRITE, TopicFilterType};
 
 use crate::cast::BrokerCast;
-use crate::directory::{GroupView, QueueView, TopicView};
+use crate::directory::{QueueView, TopicView};
 use crate::net::{Link, Refusal};
+use crate::retry::next::{is_dead_when_sent, retries_max};
 use crate::send::check::check_topic;
 
 /// Topics remembered by one bench.
 const KNOWN_MAX: usize = 1024;
-/// Versions from which a client's own limit counts. Java: V3_4_9.
-const OWN_LIMIT_SINCE: i32 = 121;
 
 /// Topics that were found before.
 #[derive(Debug, Default)]
@@ -132,21 +131,16 @@ fn described(topic: &TopicView) -> String {
     )
 }
 
-/// Whether a message sent to the retry topic of `group` has been consumed too often.
-pub fn is_given_up(
+/// Whether a message sent to the retry topic of `group` is a dead letter.
+pub fn gives_up(
     cast: &BrokerCast,
-    group: &str,
+    (group, is_orderly): (&str, bool),
     (send, version): (&SendView<'_>, i32),
 ) -> Result<bool, Refusal> {
     let Some(view) = cast.directory.group(group) else {
         let remark = format!("subscription group not exist, {group}");
         return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
     };
-    let max = retries_max(&view, send.reconsume_max, version);
-    Ok(send.reconsume_times.unwrap_or(0) > max)
-}
-
-/// How many times a group may consume a message again: the client's own limit counts if it is new enough.
-pub fn retries_max(group: &GroupView, own: Option<i32>, version: i32) -> i32 {
-    own.filter(|_| version >= OWN_LIMIT_SINCE).unwrap_or_else(|| group.config().retry_max_times)
+    let max = retries_max(view.config().retry_max_times, send.reconsume_max, version);
+    Ok(is_dead_when_sent(send.reconsume_times.unwrap_or(0), max, is_orderly))
 }

@@ -4,7 +4,7 @@
 //! - a name is also the name of a folder: the characters allowed can do no harm there;
 //! - refusals begin with Java's texts, clients match some of them.
 
-use troupemq_codec::ResponseCode;
+use troupemq_codec::{ResponseCode, Text};
 
 use crate::net::Refusal;
 
@@ -57,6 +57,16 @@ pub fn is_not_sent_to(topic: &str) -> bool {
 /// Whether a topic is made for a group: retry or dead letters.
 pub fn is_of_group(topic: &str) -> bool {
     topic.starts_with(RETRY_PREFIX) || topic.starts_with(DEAD_LETTER_PREFIX)
+}
+
+/// The topic to which failed messages of a group go.
+pub fn retry_topic(group: &str) -> Text {
+    Text::from(format!("{RETRY_PREFIX}{group}"))
+}
+
+/// The topic to which goes what a group has given up.
+pub fn dead_letter_topic(group: &str) -> Text {
+    Text::from(format!("{DEAD_LETTER_PREFIX}{group}"))
 }
 
 /// Refuses a name that no client may use.

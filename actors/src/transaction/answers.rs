@@ -4,6 +4,7 @@
 //! - an answer that names no half message, or not the right one, changes nothing and is told what is wrong;
 //! - a remark begins with RocketMQ's text and goes on with the value and what would be right.
 
+use actix::prelude::SendError;
 use troupemq_codec::message::OffsetId;
 use troupemq_codec::request::{
     EndTransactionHeader, ResumeCheckHalfMessageHeader, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK,
@@ -12,7 +13,7 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, ResponseCode, Text};
 
 use super::check::{Copied, copy, settle};
-use super::ends::End;
+use super::ends::{End, too_many};
 use super::records::{GIVEN_UP_TOPIC, HalfView};
 use super::{Decide, Decision};
 use crate::cast::BrokerCast;
@@ -53,9 +54,11 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
         half: bytes.clone(),
         reply,
     };
-    let gone = || Refusal::gone("TransactionChecker");
-    cast.transactions.try_send(end).map_err(|_undelivered| gone())?;
-    waiting.await.map_err(|_lost| gone())??;
+    cast.transactions.try_send(end).map_err(|undelivered| match undelivered {
+        SendError::Full(_) => too_many(),
+        SendError::Closed(_) => Refusal::gone("TransactionChecker"),
+    })?;
+    waiting.await.map_err(|_lost| Refusal::gone("TransactionChecker"))??;
     Ok(Command::response(ResponseCode::SUCCESS))
 }
 

@@ -1,7 +1,7 @@
 //! Ends of transactions: those that come together are stored together.
 //!
 //! Invariants:
-//! - one batch is under way; what comes meanwhile is the next one;
+//! - one batch is under way, see `together`;
 //! - the message and the note that its half is done stand side by side in it: what a full log has cut off is not done;
 //! - one end that cannot be stored holds up no other.
 
@@ -18,12 +18,7 @@ use crate::detour::Detour;
 use crate::held::Held;
 use crate::net::Refusal;
 use crate::send::{Own, store};
-
-/// Ends that are stored together, and their bytes; one at least.
-const TOGETHER_MAX: usize = 256;
-const TOGETHER_BYTES: usize = 1 << 20;
-/// Ends that wait; one more is refused.
-const WAITING_MAX: usize = 65_536;
+use crate::together::WAITING_MAX;
 
 /// End the transaction of a half message. Sent by END_TRANSACTION; answered when what was decided is stored.
 #[derive(Debug, Message)]
@@ -54,45 +49,6 @@ pub(super) struct Begun {
     pub(super) half: Bytes,
     pub(super) is_committed: bool,
     pub(super) reply: Held<Result<(), Refusal>>,
-}
-
-/// Ends that wait for the batch under way. Plain state.
-#[derive(Debug, Default)]
-pub(super) struct Ends {
-    waiting: Vec<Begun>,
-    is_storing: bool,
-}
-
-impl Ends {
-    /// Takes an end in; tells whether it is the first, so that somebody has to see to it. Gives it back if there are
-    /// too many.
-    pub(super) fn add(&mut self, begun: Begun) -> Result<bool, Begun> {
-        if self.waiting.len() >= WAITING_MAX {
-            return Err(begun);
-        }
-        self.waiting.push(begun);
-        Ok(self.waiting.len() == 1 && !self.is_storing)
-    }
-
-    /// The next batch, in the order in which its ends came; none while one is under way.
-    pub(super) fn begin(&mut self) -> Option<Vec<Begun>> {
-        if self.is_storing || self.waiting.is_empty() {
-            return None;
-        }
-        let mut bytes = 0;
-        let fits = |begun: &&Begun| {
-            bytes += begun.half.len();
-            bytes <= TOGETHER_BYTES
-        };
-        let count = self.waiting.iter().take(TOGETHER_MAX).take_while(fits).count().max(1);
-        self.is_storing = true;
-        Some(self.waiting.drain(..count).collect())
-    }
-
-    /// The batch is stored, or refused.
-    pub(super) fn ended(&mut self) {
-        self.is_storing = false;
-    }
 }
 
 /// Stores a batch and tells the owner of the half messages what became of it.
@@ -169,61 +125,4 @@ pub(super) fn too_many() -> Refusal {
 
 fn not_noted() -> Refusal {
     Refusal::new(ResponseCode::SYSTEM_ERROR, "the decision could not be noted")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::held::hold;
-
-    fn end(at: i64, bytes: usize) -> Begun {
-        Begun { at, half: Bytes::from(vec![0; bytes]), is_committed: true, reply: hold().0 }
-    }
-
-    fn taken(ends: &mut Ends) -> Option<Vec<i64>> {
-        ends.begin().map(|batch| batch.iter().map(|begun| begun.at).collect())
-    }
-
-    #[test]
-    fn ends_that_come_while_a_batch_is_stored_are_the_next_batch() {
-        let mut ends = Ends::default();
-        assert_eq!(taken(&mut ends), None);
-        let is_first = [1, 2].map(|at| ends.add(end(at, 10)).expect("there is room"));
-        assert_eq!(is_first, [true, false]);
-        assert_eq!(taken(&mut ends), Some(vec![1, 2]));
-        assert!(!ends.add(end(3, 10)).expect("there is room"), "a batch is under way");
-        assert_eq!(taken(&mut ends), None);
-        ends.ended();
-        assert_eq!(taken(&mut ends), Some(vec![3]));
-    }
-
-    #[test]
-    fn a_batch_of_ends_has_a_limit_of_number_and_bytes_but_for_a_single_one() {
-        let mut ends = Ends::default();
-        for at in 0..300 {
-            ends.add(end(at, 100)).expect("there is room");
-        }
-        assert_eq!(taken(&mut ends).map(|batch| batch.len()), Some(TOGETHER_MAX));
-        ends.ended();
-        assert_eq!(taken(&mut ends).map(|batch| batch.len()), Some(44));
-        ends.ended();
-        for bytes in [TOGETHER_BYTES + 1, 10, TOGETHER_BYTES - 10, 1] {
-            ends.add(end(0, bytes)).expect("there is room");
-        }
-        let sizes: Vec<_> = std::iter::from_fn(|| {
-            ends.ended();
-            taken(&mut ends).map(|batch| batch.len())
-        })
-        .collect();
-        assert_eq!(sizes, [1, 2, 1]);
-    }
-
-    #[test]
-    fn too_many_ends_are_given_back() {
-        let mut ends = Ends::default();
-        for at in 0..WAITING_MAX {
-            ends.add(end(at as i64, 0)).expect("there is room");
-        }
-        assert_eq!(ends.add(end(-1, 0)).expect_err("no room is left").at, -1);
-    }
 }
