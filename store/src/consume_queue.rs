@@ -163,6 +163,8 @@ pub struct ConsumeQueue {
     /// Offset from which on this process has written the units itself.
     own_from: AtomicI64,
     removed: AtomicBool,
+    /// Offset that it had reached at least when its files were given up; 0 if they were not.
+    given_up_at: AtomicI64,
     /// Hash of the front of all index keys of the topic.
     key_seed: i32,
     /// Units carry the time of delivery instead of tags.
@@ -189,6 +191,7 @@ impl ConsumeQueue {
             flushed: AtomicU64::new(0),
             own_from: AtomicI64::new(0),
             removed: AtomicBool::new(false),
+            given_up_at: AtomicI64::new(0),
             extension: OnceLock::new(),
         }
     }
@@ -248,6 +251,11 @@ impl ConsumeQueue {
     /// Whether units carry the time of delivery instead of tags.
     pub(crate) fn is_schedule(&self) -> bool {
         self.is_schedule
+    }
+
+    /// Whether it has no file: nobody has written it, or what was written is gone.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.files.list().is_empty()
     }
 
     /// Whether the topic was deleted; its queues take no more units.

@@ -12,6 +12,9 @@
 mod crash_test;
 #[cfg(test)]
 mod fault_test;
+mod floor;
+#[cfg(test)]
+mod floor_test;
 #[cfg(test)]
 mod golden_test;
 #[cfg(test)]
@@ -160,8 +163,8 @@ pub fn open_with(
         dispatch.keep_filter_bits(bits);
     }
     let replay = replay(&mut dispatch, &queues, &reader, &end, &known)?;
-    correct_min(&queues, reader.min_offset())?;
-    go_on_at_the_end(&queues);
+    let is_sure = known.was_closed && known.reached.is_some() && !replay.was_rebuilt;
+    settle_offsets(&paths, &queues, reader.min_offset(), is_sure)?;
 
     let poison = Poison::default();
     let space = SpaceGuard::default();
@@ -365,6 +368,16 @@ fn declare_batch_topics(paths: &Paths, queues: &QueueTable) {
         // Whoever owns the table refuses to go on without it; the log does not depend on it.
         Err(error) => tracing::warn!(%error, "the table of topics cannot be read"),
     }
+}
+
+/// Finds where each queue begins and goes on, once its units are complete. A queue may be missing if that is not sure.
+fn settle_offsets(paths: &Paths, queues: &QueueTable, log_min: u64, is_sure: bool) -> Result<(), StoreError> {
+    if !is_sure {
+        floor::keep_offsets(paths, queues)?;
+    }
+    correct_min(queues, log_min)?;
+    go_on_at_the_end(queues);
+    Ok(())
 }
 
 /// Moves the minimum of every queue behind what the log has lost.

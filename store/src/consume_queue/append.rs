@@ -60,6 +60,8 @@ impl ConsumeQueue {
 
     /// Forgets all units, so that the queue begins anew with whatever comes. For recovery alone.
     pub(crate) fn reset(&self) -> Result<(), StoreError> {
+        let last_file = self.files.list().last().map_or(0, |last| self.offset_at(last.start()));
+        self.given_up_at.fetch_max(last_file.max(self.max_offset()), Ordering::Relaxed);
         self.files.retain(|_| false)?;
         self.min_log.store(0, Ordering::Relaxed);
         self.own_from.store(0, Ordering::Release);
@@ -67,6 +69,17 @@ impl ConsumeQueue {
         self.log_end.store(0, Ordering::Release);
         self.max_offset.store(0, Ordering::Release);
         self.min_offset.store(0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Lets a queue without a file go on at an offset, which its file keeps. For recovery alone.
+    pub(crate) fn begin_at(&self, queue_offset: i64) -> Result<(), StoreError> {
+        if self.kind() == QueueKind::Batch {
+            return self.put(&Unit::hole(queue_offset - 1, 0), 0).map(|_| ());
+        }
+        let (file, position) = self.file_from(queue_offset)?;
+        self.publish_end(position)?;
+        self.flushed.store(file.start(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -145,7 +158,14 @@ impl ConsumeQueue {
             self.min_offset.store(unit.queue_offset, Ordering::Release);
             return Ok((self.files.append(&self.dir(), 0, bytes)?, 0));
         }
-        let position = unit.queue_offset.cast_unsigned() * UNIT_BYTES as u64;
+        self.file_from(unit.queue_offset)
+    }
+
+    /// Creates the first file of a plain queue that begins with this offset, which becomes the minimum. Before it
+    /// stands filler.
+    fn file_from(&self, queue_offset: i64) -> Result<(Arc<QueueFile>, u64), StoreError> {
+        let bytes = self.folder.file_bytes();
+        let position = queue_offset.cast_unsigned() * UNIT_BYTES as u64;
         let start = position - position % bytes;
         let file = self.files.append(&self.dir(), start, bytes)?;
         let map = file.writable(start, position - start)?;
@@ -153,7 +173,7 @@ impl ConsumeQueue {
         for at in (0..file.at(position)).step_by(4) {
             map.word(at).store(words[at / 4 % words.len()].to_be(), Ordering::Relaxed);
         }
-        self.min_offset.store(unit.queue_offset, Ordering::Release);
+        self.min_offset.store(queue_offset, Ordering::Release);
         Ok((file, position))
     }
 }

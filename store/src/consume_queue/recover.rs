@@ -265,7 +265,7 @@ impl ConsumeQueue {
     }
 
     /// Publishes the numbers that follow from the end of the queue.
-    fn publish_end(&self, end: u64) -> Result<(), StoreError> {
+    pub(super) fn publish_end(&self, end: u64) -> Result<(), StoreError> {
         self.end.store(end, Ordering::Release);
         let first = self.first_byte().unwrap_or(end);
         let last = match end.checked_sub(self.kind().unit_bytes()).filter(|last| *last >= first) {
@@ -292,7 +292,7 @@ impl ConsumeQueue {
     }
 
     /// Queue offset that belongs to a byte position where no unit tells it.
-    fn offset_at(&self, position: u64) -> i64 {
+    pub(super) fn offset_at(&self, position: u64) -> i64 {
         match self.kind() {
             QueueKind::Plain => (position / UNIT_BYTES as u64).cast_signed(),
             QueueKind::Batch => 0,

@@ -50,6 +50,8 @@ struct Shared {
     batch_topics: DashSet<Text>,
     /// Whether a queue was found damaged, so that the log has to be read from its start.
     damaged: AtomicBool,
+    /// Queues whose files were deleted, and the offset that each had reached at least.
+    given_up: DashMap<(Text, i32), i64>,
     /// Whether more files were mapped at the last flush than should be.
     is_crowded: AtomicBool,
     maps_max: usize,
@@ -87,6 +89,7 @@ impl QueueTable {
                 topics: DashMap::new(),
                 batch_topics: DashSet::new(),
                 damaged: AtomicBool::new(false),
+                given_up: DashMap::new(),
                 is_crowded: AtomicBool::new(false),
                 maps_max,
                 one_by_one_max,
@@ -286,6 +289,16 @@ impl QueueTable {
         self.snapshot().iter().map(|queue| queue.log_end()).max().filter(|end| *end > 0)
     }
 
+    /// The offset that each queue had reached at least whose files were given up.
+    pub(crate) fn given_up(&self) -> Vec<((Text, i32), i64)> {
+        let deleted = self.shared.given_up.iter().map(|entry| (entry.key().clone(), *entry.value()));
+        let emptied = self
+            .snapshot()
+            .into_iter()
+            .map(|queue| ((queue.topic.clone(), queue.queue_id), queue.given_up_at.load(Ordering::Relaxed)));
+        deleted.chain(emptied).collect()
+    }
+
     /// Whether a queue was found damaged and has to be built from the start of the log.
     pub fn is_damaged(&self) -> bool {
         self.shared.damaged.load(Ordering::Relaxed)
@@ -366,6 +379,10 @@ impl QueueTable {
         if let Some(why) = misfit(&files, folder.file_bytes(), folder.kind.unit_bytes()) {
             tracing::warn!(dir = %dir.display(), why, "damaged queue is deleted and built again from the log");
             self.shared.damaged.store(true, Ordering::Relaxed);
+            if let (QueueKind::Plain, Some(last)) = (folder.kind, files.last()) {
+                let reached = last.start / folder.kind.unit_bytes();
+                self.shared.given_up.insert((topic, queue_id), reached.cast_signed());
+            }
             return remove_folder(&dir);
         }
         let file = |found: &SegmentFile| Arc::new(QueueFile::existing(&dir, found.start, found.len));
