@@ -91,7 +91,7 @@ func (b *bed) topic(queues int) string {
 	defer client.Close()
 	must(client.CreateTopic(context.Background(), admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(brokerAddress()),
 		admin.WithReadQueueNums(queues), admin.WithWriteQueueNums(queues)), "creation of a topic")
-	within(5*time.Second, "route of "+topic, func() bool {
+	within(45*time.Second, "route of "+topic, func() bool {
 		found, err := client.FetchPublishMessageQueues(context.Background(), topic)
 		return err == nil && len(found) == queues
 	})

@@ -211,6 +211,7 @@ func orderlySuccessor(b *bed) {
 			got = append(got, string(message.Body))
 		}
 		must(member.Shutdown(), "shutdown")
+		awaitConsumed(group, topic, 1, len(wanted))
 	}
 	equal(fmt.Sprint(wanted), fmt.Sprint(got), "messages in order")
 }

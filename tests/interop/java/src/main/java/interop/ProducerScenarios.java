@@ -19,6 +19,7 @@ import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -56,6 +57,8 @@ final class ProducerScenarios {
             Check.that(result.getMsgId().matches("[0-9A-F]{32}|[0-9A-F]{56}"), "message id %s", result.getMsgId());
             Check.equal(message.getProperty("UNIQ_KEY"), result.getMsgId(), "message id");
             Check.that(result.getOffsetMsgId().matches("[0-9A-F]{32}|[0-9A-F]{56}"), "offset id %s", result.getOffsetMsgId());
+            String place = MessageDecoder.decodeMessageId(result.getOffsetMsgId()).getAddress().toString().replaceFirst("^.*/", "");
+            Check.equal(bed.brokerAddress(), place, "the broker in the offset id");
             Check.equal(result.getMsgId(), result.getTransactionId(), "transaction id");
             Check.equal("DefaultRegion", result.getRegionId(), "region");
             Check.that(result.isTraceOn(), "trace is on");

@@ -10,7 +10,9 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
+import org.apache.rocketmq.tools.command.SubCommand;
 
 /** Runs sub-commands of `mqadmin` in this process and keeps what they print; one at a time, since it takes the standard output. */
 final class Tool {
@@ -45,6 +47,43 @@ final class Tool {
         try {
             forgetCommands();
             MQAdminStartup.main0(arguments.toArray(new String[0]), null);
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+        return kept.toString(StandardCharsets.UTF_8);
+    }
+
+    /** The names of all sub-commands. */
+    static TreeSet<String> commands() throws ReflectiveOperationException {
+        forgetCommands();
+        MQAdminStartup.initCommand();
+        Field commands = MQAdminStartup.class.getDeclaredField("SUB_COMMANDS");
+        commands.setAccessible(true);
+        TreeSet<String> names = new TreeSet<>();
+        ((List<?>) commands.get(null)).forEach(command -> names.add(((SubCommand) command).commandName()));
+        return names;
+    }
+
+    /** What a sub-command that never ends has printed once a part of that is there. */
+    synchronized String printsUntil(String part, String... words) throws Exception {
+        List<String> arguments = new ArrayList<>(List.of(words));
+        arguments.add("-n");
+        arguments.add(nameServer);
+        ByteArrayOutputStream kept = new ByteArrayOutputStream();
+        PrintStream out = System.out;
+        PrintStream err = System.err;
+        PrintStream stream = new PrintStream(kept, true, StandardCharsets.UTF_8);
+        System.setOut(stream);
+        System.setErr(stream);
+        Thread tool = new Thread(() -> MQAdminStartup.main0(arguments.toArray(new String[0]), null), words[0]);
+        tool.setDaemon(true);
+        try {
+            forgetCommands();
+            tool.start();
+            Check.within(30, part + " printed by " + words[0], () -> kept.toString(StandardCharsets.UTF_8).contains(part));
+            tool.interrupt();
+            tool.join(30_000);
         } finally {
             System.setOut(out);
             System.setErr(err);

@@ -7,6 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
+import java.util.regex.Pattern;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -40,6 +41,10 @@ public final class ToolScenarios {
         list.suite("admin");
         list.add("mqadmin-shapes", "every sub-command prints what it prints with Java's broker", 420, bed -> new ToolScenarios(bed).run());
         list.add("mqadmin-refused", "what there is not is refused with its name", ToolScenarios::refused);
+        list.add("mqadmin-known", "every sub-command stands in docs/mqadmin.md", ToolScenarios::known);
+        list.add("mqadmin-nothing-there", "what neither make has without being set up for it", ToolScenarios::nothingThere);
+        list.add("mqadmin-setConsumeMode", "a group pops a topic, and how many share a queue", ToolScenarios::consumeMode);
+        list.add("mqadmin-clusterRT", "how long sends to each broker take", ToolScenarios::clusterTimes);
         list.add("mqadmin-trace", "6.8: queryMsgTraceById finds what clients traced", ToolScenarios::trace);
     }
 
@@ -296,6 +301,8 @@ public final class ToolScenarios {
             {"no access lists", "deleteAcl", "-b", broker, "-s", "User:user1"},
             {"no access lists", "getAcl", "-b", broker, "-s", "User:user1"},
             {"no access lists", "listAcl", "-b", broker},
+            {"no users", "copyUser", "-f", broker, "-t", broker, "-u", "user1"},
+            {"no access lists", "copyAcl", "-f", broker, "-t", broker, "-s", "User:user1"},
             {"no static topics", "updateStaticTopic", "-t", bed.name("t"), "-qn", "2", "-b", bed.brokerName()},
         };
         for (String[] words : commands) {
@@ -303,6 +310,63 @@ public final class ToolScenarios {
             Check.contains(printed, "CODE: 3", words[1]);
             Check.contains(printed, "this broker has " + words[0], words[1]);
         }
+        // The lists of 4.x.
+        String[][] older = {
+            {"50", "updateAclConfig", "-b", broker, "-a", "an-access-key", "-s", "a-secret-key"},
+            {"51", "deleteAclConfig", "-b", broker, "-a", "an-access-key"},
+            {"52", "clusterAclConfigVersion", "-b", broker},
+            {"53", "updateGlobalWhiteAddr", "-b", broker, "-g", "10.0.0.1"},
+        };
+        for (String[] words : older) {
+            String printed = tool.prints(List.of(words).subList(1, words.length).toArray(new String[0]));
+            Check.contains(printed, "request type " + words[0] + " not supported", words[1]);
+        }
+    }
+
+    private static void known(Bed bed) throws Exception {
+        String table = Files.readString(Path.of(System.getenv("INTEROP_RECORDED"), "../../docs/mqadmin.md"));
+        TreeSet<String> missing = Tool.commands();
+        missing.removeIf(name -> Pattern.compile("\\b" + name + "\\b").matcher(table).find());
+        Check.equal(new TreeSet<>(), missing, "sub-commands that docs/mqadmin.md lacks");
+    }
+
+    private static void nothingThere(Bed bed) throws Exception {
+        Tool tool = new Tool(bed);
+        String broker = bed.brokerAddress();
+        String name = bed.brokerName();
+        String cluster = bed.clusterName();
+        String[][] commands = {
+            {"request type 1005 not supported", "electMaster", "-a", broker, "-b", "1", "-bn", name, "-c", cluster},
+            {"request type 1005 not supported", "cleanBrokerMetadata", "-a", broker, "-bn", name, "-c", cluster},
+            {"request type 1010 not supported", "getControllerConfig", "-a", broker},
+            {"request type 1009 not supported", "updateControllerConfig", "-a", broker, "-k", "key", "-v", "value"},
+            {"request type 902 not supported", "addBroker", "-c", broker, "-b", "/none"},
+            {"request type 903 not supported", "removeBroker", "-c", broker, "-b", cluster + ":" + name + ":1"},
+            {"Mapping info should not be null in broker " + name, "remappingStaticTopic", "-t", bed.topic(1), "-b", name},
+            {"path is invalid", "rocksDBConfigToJson", "-p", "/none", "-t", "topics"},
+            {"path is invalid", "exportMetadataInRocksDB", "-p", "/none", "-t", "topics"},
+            {"miss dump log file name", "dumpCompactionLog"},
+        };
+        for (String[] words : commands) {
+            String printed = tool.prints(List.of(words).subList(1, words.length).toArray(new String[0]));
+            Check.contains(printed, words[0], words[1]);
+        }
+    }
+
+    private static void consumeMode(Bed bed) throws Exception {
+        String topic = bed.topic(1);
+        String group = bed.name("g");
+        Tool tool = new Tool(bed);
+        tool.succeeds("updateSubGroup", "-b", bed.brokerAddress(), "-g", group);
+        String printed = tool.succeeds("setConsumeMode", "-b", bed.brokerAddress(), "-t", topic, "-g", group, "-m", "POP", "-q", "3");
+        Check.contains(printed, "set consume mode to " + bed.brokerAddress() + " success.", "first line");
+        Check.contains(printed, "topic[" + topic + "] group[" + group + "] consume mode[POP] popShareQueueNum[3]", "second line");
+    }
+
+    private static void clusterTimes(Bed bed) throws Exception {
+        String printed = new Tool(bed).printsUntil(bed.brokerName(), "clusterRT", "-c", bed.clusterName(), "-a", "3", "-s", "64", "-i", "1");
+        List<String> row = Tool.rows(printed, bed.clusterName()).get(0);
+        Check.equal(List.of(bed.brokerName(), "3", "0"), List.of(row.get(1), row.get(3), row.get(4)), "broker, sends and failures");
     }
 
     private static void trace(Bed bed) throws Exception {
