@@ -9,11 +9,12 @@
 //! - while more are open than the settings allow, further half messages are refused.
 //!
 //! Contents: `halves` the state, `open_set` what it is made of, `records` what is stored, `answers` the requests
-//! of clients and tools, `ends` their decisions, `check` asking producers.
+//! of clients and tools, `gathered` those that came in one read, `ends` their decisions, `check` asking producers.
 
 pub mod answers;
 mod check;
 pub mod ends;
+pub mod gathered;
 pub mod halves;
 mod open_set;
 pub mod records;
@@ -32,7 +33,7 @@ use crate::offsets::{CommitOffset, GroupQueue};
 use crate::read_ahead::record_of;
 use crate::together::Together;
 use check::Rounds;
-use ends::{Begun, End, Ended};
+use ends::{Begun, CameTogether, End, Ended};
 use halves::{Halves, Seen};
 use records::{HalfView, OP_TOPIC, named_by_op};
 
@@ -208,6 +209,26 @@ impl TransactionChecker {
         vec![commit(HALF_TOPIC, progress.0), commit(OP_TOPIC, progress.1)]
     }
 
+    /// Takes an end in, or answers why not; tells whether it is the first that waits to be stored.
+    fn take_in(&mut self, end: End) -> bool {
+        let End { half, queue_offset: named, uniq_key, is_committed, reply } = end;
+        let current = match self.halves.current(named, &uniq_key) {
+            Some(at) if !self.halves.begin(at) => Err(answers::is_busy(named)),
+            Some(at) if !self.ends.reserve() => {
+                self.halves.undecided(at);
+                Err(ends::too_many())
+            }
+            current => current.ok_or_else(|| answers::over(named)),
+        };
+        match current {
+            Ok(at) => self.ends.add(Begun { at, half, is_committed, reply }),
+            Err(refusal) => {
+                reply.answer(Err(refusal));
+                false
+            }
+        }
+    }
+
     /// Begins a round of checks if one is due.
     fn look(&mut self, context: &mut Context<TransactionChecker>) {
         let (now_ms, interval_ms) = (self.cast.now_ms(), self.cast.config.load().transaction_check_interval);
@@ -291,26 +312,17 @@ impl Handler<Decided> for TransactionChecker {
     }
 }
 
-impl Handler<End> for TransactionChecker {
+impl Handler<CameTogether> for TransactionChecker {
     type Result = ();
 
-    fn handle(&mut self, end: End, context: &mut Context<TransactionChecker>) {
+    fn handle(&mut self, CameTogether(ends): CameTogether, context: &mut Context<TransactionChecker>) {
         self.read_halves();
         self.publish();
-        let End { half, queue_offset: named, uniq_key, is_committed, reply } = end;
-        let current = match self.halves.current(named, &uniq_key) {
-            Some(at) if !self.halves.begin(at) => Err(answers::is_busy(named)),
-            Some(at) if !self.ends.reserve() => {
-                self.halves.undecided(at);
-                Err(ends::too_many())
-            }
-            current => current.ok_or_else(|| answers::over(named)),
-        };
-        let at = match current {
-            Ok(at) => at,
-            Err(refusal) => return reply.answer(Err(refusal)),
-        };
-        if self.ends.add(Begun { at, half, is_committed, reply }) {
+        let mut has_first = false;
+        for end in ends {
+            has_first |= self.take_in(end);
+        }
+        if has_first {
             context.notify(StoreEnds);
         }
     }

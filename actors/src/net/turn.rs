@@ -14,12 +14,15 @@ use crate::net::wire::{End, Wire};
 use crate::net::{Answer, Call, Refusal};
 use crate::router::Served;
 use crate::send::{self, Bench, Wanted};
+use crate::transaction::gathered::Gathered;
 
 /// What serves the turns of one connection.
 pub(crate) struct Turn {
     wire: Rc<Wire>,
     /// The sends of the current turn.
     bench: Option<Bench>,
+    /// The transactions that it ends.
+    ends: Gathered,
 }
 
 /// What is left to do with a frame that was looked at.
@@ -67,7 +70,7 @@ impl Came<'_> {
 
 impl Turn {
     pub(crate) fn new(wire: &Rc<Wire>) -> Turn {
-        Turn { wire: wire.clone(), bench: None }
+        Turn { wire: wire.clone(), bench: None, ends: Gathered::default() }
     }
 
     /// Something was read.
@@ -77,6 +80,9 @@ impl Turn {
 
     /// All of it was looked at: what is not answered yet is now, or will be by others.
     pub(crate) async fn end(&mut self) {
+        if let Served::Broker(cast) = &self.wire.served {
+            self.ends.hand_in(cast, &self.wire);
+        }
         self.hand_in_sends().await;
         self.wire.end_turn();
         if let Some(bench) = self.bench.take() {
@@ -151,7 +157,7 @@ impl Turn {
         }
     }
 
-    async fn call(&self, command: Command) -> Result<(), End> {
+    async fn call(&mut self, mut command: Command) -> Result<(), End> {
         let wire = self.wire.clone();
         if wire.calls.get() >= wire.hall.config.calls_max {
             let max = wire.hall.config.calls_max;
@@ -159,6 +165,10 @@ impl Turn {
                 format!("[OVERLOAD]system busy, start flow control for a while: {max} requests in work");
             answer(&wire, &command, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
             return Ok(());
+        }
+        if let Served::Broker(cast) = &wire.served {
+            let Some(other) = self.ends.take_in(cast, &wire, command) else { return Ok(()) };
+            command = other;
         }
         let in_order = wire.served.is_in_order(command.code);
         let answering = wire.served.answer(Call { command: command.clone(), link: wire.link.clone() });
@@ -179,12 +189,19 @@ impl Turn {
 
 /// Writes the answer to `request`, unless it wants none.
 pub(crate) fn answer(wire: &Rc<Wire>, request: &Command, given: Answer) {
+    if let Some(answer) = answer_to(request, given) {
+        wire.write_command(&answer);
+    }
+}
+
+/// The answer to `request`, unless it wants none.
+pub(crate) fn answer_to(request: &Command, given: Answer) -> Option<Command> {
     if request.is_oneway() {
-        return;
+        return None;
     }
     let command = match given {
         Ok(command) => command,
         Err(refusal) => Command::response(refusal.code).with_remark(refusal.remark),
     };
-    wire.write_command(&command.answering(request));
+    Some(command.answering(request))
 }

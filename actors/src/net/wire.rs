@@ -197,9 +197,19 @@ impl Wire {
 
     /// Writes a whole command.
     pub fn write_command(self: &Rc<Wire>, command: &Command) {
+        self.write_commands(std::slice::from_ref(command));
+    }
+
+    /// Writes whole commands at once.
+    pub fn write_commands(self: &Rc<Wire>, commands: &[Command]) {
+        if commands.is_empty() {
+            return;
+        }
         self.write(|out| {
-            command.encode_head(command.body.len(), out.tail());
-            out.push(command.body.clone());
+            for command in commands {
+                command.encode_head(command.body.len(), out.tail());
+                out.push(command.body.clone());
+            }
         });
     }
 

@@ -4,7 +4,7 @@
 //! - an answer that names no half message, or not the right one, changes nothing and is told what is wrong;
 //! - a remark begins with RocketMQ's text and goes on with the value and what would be right.
 
-use actix::prelude::SendError;
+use bytes::Bytes;
 use troupemq_codec::message::OffsetId;
 use troupemq_codec::request::{
     EndTransactionHeader, ResumeCheckHalfMessageHeader, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK,
@@ -13,12 +13,12 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, ResponseCode, Text};
 
 use super::check::{Copied, copy, settle};
-use super::ends::{End, too_many};
+use super::ends::{End, hand_on};
 use super::records::{GIVEN_UP_TOPIC, HalfView};
 use super::{Decide, Decision};
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
-use crate::held::hold;
+use crate::held::{Waiting, hold};
 use crate::net::{Answer, Call, Refusal};
 use crate::query::record;
 
@@ -37,15 +37,29 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
             return Err(refused(remark));
         }
     }
+    let bytes = record(cast, header.log_offset).await?;
+    let (end, waiting) = end(cast, &header, bytes)?;
+    hand_on(cast, vec![end]);
+    waiting.await.map_err(|_lost| Refusal::gone("TransactionChecker"))??;
+    Ok(Command::response(ResponseCode::SUCCESS))
+}
+
+/// What a request to commit or to roll back asks of the owner of the half messages; `bytes` is the record that it
+/// names.
+pub(super) fn end(
+    cast: &BrokerCast,
+    header: &EndTransactionHeader,
+    bytes: Option<Bytes>,
+) -> Result<(End, Waiting<Result<(), Refusal>>), Refusal> {
     let no_half = || {
         let (at, min, end) = (header.log_offset, cast.log.min_offset(), cast.log.wrote_to());
         let why = format!("no half message begins at commitLogOffset {at} of the log from {min} to {end}");
         refused(format!("Find prepared transaction message failed: {why}"))
     };
-    let bytes = record(cast, header.log_offset).await?.ok_or_else(no_half)?;
+    let bytes = bytes.ok_or_else(no_half)?;
     let half = HalfView::parse(&bytes).filter(|half| half.record.topic() == HALF_TOPIC);
     let half = half.ok_or_else(no_half)?;
-    check(cast, &header, &half)?;
+    check(cast, header, &half)?;
     let (reply, waiting) = hold();
     let end = End {
         queue_offset: header.queue_offset,
@@ -54,12 +68,7 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
         half: bytes.clone(),
         reply,
     };
-    cast.transactions.try_send(end).map_err(|undelivered| match undelivered {
-        SendError::Full(_) => too_many(),
-        SendError::Closed(_) => Refusal::gone("TransactionChecker"),
-    })?;
-    waiting.await.map_err(|_lost| Refusal::gone("TransactionChecker"))??;
-    Ok(Command::response(ResponseCode::SUCCESS))
+    Ok((end, waiting))
 }
 
 fn check(cast: &BrokerCast, header: &EndTransactionHeader, half: &HalfView<'_>) -> Result<(), Refusal> {

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use actix::prelude::SendError;
 use actix::{Addr, Message};
 use bytes::Bytes;
 use troupemq_codec::{ResponseCode, Text};
@@ -20,9 +21,13 @@ use crate::net::Refusal;
 use crate::send::{Own, store};
 use crate::together::WAITING_MAX;
 
-/// End the transaction of a half message. Sent by END_TRANSACTION; answered when what was decided is stored.
+/// End the transactions of half messages. Sent by END_TRANSACTION; each is answered when what was decided is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
+pub struct CameTogether(pub Vec<End>);
+
+/// The end of one transaction.
+#[derive(Debug)]
 pub struct End {
     /// The record of the half message.
     pub half: Bytes,
@@ -49,6 +54,18 @@ pub(super) struct Begun {
     pub(super) half: Bytes,
     pub(super) is_committed: bool,
     pub(super) reply: Held<Result<(), Refusal>>,
+}
+
+/// Hands ends to the owner of the half messages; if it takes none, each is told why.
+pub(super) fn hand_on(cast: &BrokerCast, ends: Vec<End>) {
+    let Err(undelivered) = cast.transactions.try_send(CameTogether(ends)) else { return };
+    let refusal = match &undelivered {
+        SendError::Full(_) => too_many(),
+        SendError::Closed(_) => Refusal::gone("TransactionChecker"),
+    };
+    for end in undelivered.into_inner().0 {
+        end.reply.answer(Err(refusal.clone()));
+    }
 }
 
 /// Stores a batch and tells the owner of the half messages what became of it.
