@@ -2,8 +2,11 @@
 //!
 //! Invariants:
 //! - a page that is not in memory is first touched on a thread that may wait, never on an arbiter;
+//! - the operating system is asked once for records that lie side by side;
 //! - units that this process has not written are compared with their records, where the queue is known;
 //! - nothing is copied.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use troupemq_store::{ConsumeQueue, LogReader, Unit};
@@ -12,6 +15,8 @@ use crate::cast::BrokerCast;
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
+/// Bytes of the log that are asked about at once.
+const SPAN_BYTES: usize = 64 << 10;
 
 /// The records of some units, in their order.
 #[derive(Debug)]
@@ -22,10 +27,11 @@ impl Records {
     pub async fn read(cast: &BrokerCast, units: impl IntoIterator<Item = Unit>) -> Records {
         let mut records = Vec::new();
         let mut cold = Vec::new();
+        let mut resident = Resident { log: &cast.log, known: 0..0 };
         for unit in units {
             let len = usize::try_from(unit.size).unwrap_or(0);
             let bytes = if unit.is_hole() { None } else { cast.log.slice(unit.log_offset, len) };
-            if let Some(bytes) = bytes.as_ref().filter(|_| !cast.log.is_resident(unit.log_offset, len)) {
+            if let Some(bytes) = bytes.as_ref().filter(|_| !resident.has(unit.log_offset, len)) {
                 cold.push(bytes.clone());
             }
             records.push(bytes);
@@ -50,6 +56,30 @@ impl Records {
     /// The records.
     pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
         self.0.iter().map(|record| record.as_deref())
+    }
+}
+
+/// What is known to be in memory.
+struct Resident<'a> {
+    log: &'a LogReader,
+    /// Bytes of the log.
+    known: Range<u64>,
+}
+
+impl Resident<'_> {
+    /// Whether a record is in memory. Looks beyond it, for the sake of the next one.
+    fn has(&mut self, log_offset: u64, len: usize) -> bool {
+        let behind = |bytes: usize| log_offset.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        if self.known.contains(&log_offset) && behind(len) <= self.known.end {
+            return true;
+        }
+        // What follows in the same file: another one is another question.
+        let span = self.log.rest(log_offset, SPAN_BYTES).map_or(len, |rest| rest.len().max(len));
+        if self.log.is_resident(log_offset, span) {
+            self.known = log_offset..behind(span);
+            return true;
+        }
+        span > len && self.log.is_resident(log_offset, len)
     }
 }
 

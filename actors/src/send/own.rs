@@ -20,6 +20,9 @@ use crate::held::hold;
 use crate::net::Refusal;
 use crate::send::light;
 
+/// Queues of messages stored together that are remembered.
+const FOUND_AGAIN: usize = 8;
+
 /// A message of the broker's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Own<'a> {
@@ -74,9 +77,10 @@ pub async fn store(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<Vec<Stored
 fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<Arc<QueueView>>), Refusal> {
     let mut batch = AppendBatch::default();
     let mut queues: Vec<Arc<QueueView>> = Vec::new();
+    let mut found = Found::default();
     for message in messages {
         let start = batch.bytes.len();
-        let encoded = queue_of(cast, &message.record).and_then(|queue| {
+        let encoded = found.queue_of(cast, &message.record).and_then(|queue| {
             message.record.encode(&mut batch.bytes).map(|()| queue).map_err(|error| {
                 Refusal::new(ResponseCode::MESSAGE_ILLEGAL, format!("the message is illegal: {error}"))
             })
@@ -117,11 +121,29 @@ pub fn set_if_room(properties: &mut Properties, name: &str, value: &str) -> bool
     fits
 }
 
-/// The queue of a record, and its view if its topic has (still) so many queues.
-fn queue_of(
-    cast: &BrokerCast,
-    record: &NewRecord<'_>,
-) -> Result<(Arc<ConsumeQueue>, Option<Arc<QueueView>>), Refusal> {
+/// A queue, and its view if its topic has (still) so many queues.
+type FoundQueue = (Arc<ConsumeQueue>, Option<Arc<QueueView>>);
+
+/// The queues that messages stored together go to: mostly few, again and again.
+#[derive(Default)]
+struct Found<'a>(Vec<(&'a str, i32, FoundQueue)>);
+
+impl<'a> Found<'a> {
+    fn queue_of(&mut self, cast: &BrokerCast, record: &NewRecord<'a>) -> Result<FoundQueue, Refusal> {
+        let is_it = |(topic, queue_id, _): &&(&str, i32, FoundQueue)| {
+            *queue_id == record.queue_id && *topic == record.topic
+        };
+        if let Some((.., queue)) = self.0.iter().rev().take(FOUND_AGAIN).find(is_it) {
+            return Ok(queue.clone());
+        }
+        let queue = queue_of(cast, record)?;
+        self.0.push((record.topic, record.queue_id, queue.clone()));
+        Ok(queue)
+    }
+}
+
+/// The queue of a record.
+fn queue_of(cast: &BrokerCast, record: &NewRecord<'_>) -> Result<FoundQueue, Refusal> {
     let failed = |error: StoreError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
     let topic = cast.directory.topic(record.topic).ok_or_else(|| {
         let remark = format!("topic[{}] not exist", record.topic);
