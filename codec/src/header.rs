@@ -58,7 +58,12 @@ pub trait FieldValue: Sized {
 /// A value with one text form; what [`FieldValue`] is built from.
 pub trait FieldText: Sized {
     /// From the text; `None` if it counts as absent.
-    fn from_text(value: Text, key: &'static str) -> Result<Option<Self>, CodecError>;
+    fn from_text(value: &str, key: &'static str) -> Result<Option<Self>, CodecError>;
+
+    /// From the value of `key`; `None` if there is none, or it counts as absent.
+    fn of(fields: &Fields, key: &'static str) -> Result<Option<Self>, CodecError> {
+        fields.get(key).map_or(Ok(None), |value| Self::from_text(value, key))
+    }
 
     /// To the text.
     fn to_text(&self) -> Text;
@@ -71,8 +76,7 @@ pub trait FieldText: Sized {
 
 impl<T: FieldText> FieldValue for T {
     fn read(fields: &Fields, key: &'static str) -> Result<T, CodecError> {
-        let value = fields.text(key).ok_or(CodecError::Missing { key })?;
-        T::from_text(value, key)?.ok_or(CodecError::Missing { key })
+        T::of(fields, key)?.ok_or(CodecError::Missing { key })
     }
 
     fn write(&self, fields: &mut Fields, key: &'static str) {
@@ -86,10 +90,7 @@ impl<T: FieldText> FieldValue for T {
 
 impl<T: FieldText> FieldValue for Option<T> {
     fn read(fields: &Fields, key: &'static str) -> Result<Option<T>, CodecError> {
-        match fields.text(key) {
-            Some(value) => T::from_text(value, key),
-            None => Ok(None),
-        }
+        T::of(fields, key)
     }
 
     fn write(&self, fields: &mut Fields, key: &'static str) {
@@ -106,8 +107,12 @@ impl<T: FieldText> FieldValue for Option<T> {
 }
 
 impl FieldText for Text {
-    fn from_text(value: Text, _: &'static str) -> Result<Option<Text>, CodecError> {
-        Ok(Some(value))
+    fn from_text(value: &str, _: &'static str) -> Result<Option<Text>, CodecError> {
+        Ok(Some(Text::from(value)))
+    }
+
+    fn of(fields: &Fields, key: &'static str) -> Result<Option<Text>, CodecError> {
+        Ok(fields.text(key))
     }
 
     fn to_text(&self) -> Text {
@@ -120,8 +125,8 @@ impl FieldText for Text {
 }
 
 impl FieldText for i32 {
-    fn from_text(value: Text, key: &'static str) -> Result<Option<i32>, CodecError> {
-        number(&value, key)
+    fn from_text(value: &str, key: &'static str) -> Result<Option<i32>, CodecError> {
+        number(value, key)
     }
 
     fn to_text(&self) -> Text {
@@ -134,8 +139,8 @@ impl FieldText for i32 {
 }
 
 impl FieldText for i64 {
-    fn from_text(value: Text, key: &'static str) -> Result<Option<i64>, CodecError> {
-        number(&value, key)
+    fn from_text(value: &str, key: &'static str) -> Result<Option<i64>, CodecError> {
+        number(value, key)
     }
 
     fn to_text(&self) -> Text {
@@ -148,8 +153,8 @@ impl FieldText for i64 {
 }
 
 impl FieldText for f64 {
-    fn from_text(value: Text, key: &'static str) -> Result<Option<f64>, CodecError> {
-        number(&value, key)
+    fn from_text(value: &str, key: &'static str) -> Result<Option<f64>, CodecError> {
+        number(value, key)
     }
 
     fn to_text(&self) -> Text {
@@ -158,7 +163,7 @@ impl FieldText for f64 {
 }
 
 impl FieldText for bool {
-    fn from_text(value: Text, _: &'static str) -> Result<Option<bool>, CodecError> {
+    fn from_text(value: &str, _: &'static str) -> Result<Option<bool>, CodecError> {
         Ok(if value.is_empty() { None } else { Some(value.eq_ignore_ascii_case("true")) })
     }
 
@@ -167,7 +172,7 @@ impl FieldText for bool {
     }
 }
 
-fn number<N: std::str::FromStr>(value: &Text, key: &'static str) -> Result<Option<N>, CodecError> {
+fn number<N: std::str::FromStr>(value: &str, key: &'static str) -> Result<Option<N>, CodecError> {
     let digits = value.trim();
     if digits.is_empty() {
         return Ok(None);

@@ -24,6 +24,7 @@ use troupemq_codec::request::{
 };
 use troupemq_codec::{Command, NoHeader, Request, ResponseCode, Text};
 
+use super::ClientBuilder;
 use super::consumer::asked::{self, Asked};
 use super::error::ClientError;
 use super::identity::Identity;
@@ -37,7 +38,6 @@ use super::routes::{Route, Routes};
 use super::tls::Security;
 use super::trace::collector::Collector;
 use super::transaction::{Checker, answer_check};
-use super::{ClientBuilder, epoch_ms};
 
 /// How often brokers hear of the client.
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -141,7 +141,7 @@ impl Hub {
     }
 
     /// The connection to the master of a broker name.
-    pub(crate) async fn master_of(&self, topic: &str, broker_name: &str) -> Result<Link, ClientError> {
+    pub(crate) async fn master_of(&self, topic: &str, broker_name: &str) -> Result<Arc<Link>, ClientError> {
         let route = self.routes.route_for_send(&self.peers, topic).await?;
         let no_queue = || ClientError::NoQueue { topic: topic.to_owned(), wanted: "reachable" };
         self.peers.link(route.master(broker_name).ok_or_else(no_queue)?).await
@@ -221,8 +221,8 @@ impl Hub {
     }
 
     /// A new unique id for a message.
-    pub(crate) fn new_message_id(&self) -> UniqueIdText {
-        self.identity.message_id(epoch_ms())
+    pub(crate) fn new_message_id(&self, now_ms: i64) -> UniqueIdText {
+        self.identity.message_id(now_ms)
     }
 
     /// A producer of a group began; the last checker that was given answers for the group.

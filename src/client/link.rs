@@ -20,19 +20,22 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use troupemq_codec::command::Molds;
 use troupemq_codec::frame::take_frame;
 use troupemq_codec::signature::{ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, sign};
-use troupemq_codec::{Command, Order, Request, ResponseCode, Text};
+use troupemq_codec::{Command, CommandView, Order, Request, ResponseCode, Text};
 
 use super::error::ClientError;
-use super::near::Near;
+use super::near::{Near, give_out};
 use super::peers::{Dialling, connect_timed_out};
 
 /// Bytes that may wait for the socket before further requests are left in the queue.
 const OUTBOUND_MAX_BYTES: usize = 256 << 10;
 /// Requests that may wait in the queue; a full one makes callers wait.
 const QUEUED_MAX: usize = 1024;
+/// Turns of a broker in this process whose answers may wait to be given out.
+const ANSWERED_MAX: usize = 64;
 /// Requests taken from the queue at once.
 const TAKEN_MAX: usize = 64;
 /// How often entries of callers that gave up are removed, and a connection is looked at that may be dead.
@@ -157,6 +160,7 @@ impl Link {
             answers: orders.downgrade(),
             calls,
             pending: HashMap::new(),
+            molds: Molds::default(),
             inbound: BytesMut::with_capacity(READ_BYTES),
             outbound: BytesMut::with_capacity(READ_BYTES),
         };
@@ -184,7 +188,9 @@ impl Link {
                 tracing::debug!("request of the broker dropped, too many wait");
             }
         };
-        near.open(queue, Box::new(on_call))?;
+        let (answered, given_out) = mpsc::channel(ANSWERED_MAX);
+        near.open(queue, Box::new(on_call), answered)?;
+        tokio::spawn(give_out(given_out));
         Ok(Link {
             address: server,
             orders,
@@ -217,17 +223,31 @@ impl Link {
         body: Bytes,
         within: Duration,
     ) -> Result<Command, ClientError> {
+        let begun = Instant::now();
+        self.call_until::<R>(header, body, (begun, begun + within)).await
+    }
+
+    /// The same from a moment on, which is now, until another. The header is written at once: it need not outlive
+    /// this call.
+    pub(crate) fn call_until<'a, R: Request>(
+        &'a self,
+        header: &R::Header,
+        body: Bytes,
+        (begun, until): (Instant, Instant),
+    ) -> impl Future<Output = Result<Command, ClientError>> + use<'a, R> {
         let (reply, answer) = oneshot::channel();
         let order = self.order::<R>(header, body, Some(reply));
-        let exchange = async {
+        let exchange = async move {
             self.orders.send(order).await.map_err(|_| self.disconnected::<R>())?;
             answer.await.map_err(|_| self.disconnected::<R>())
         };
-        match timeout(within, exchange).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                self.unanswered.fetch_add(1, Ordering::Relaxed);
-                Err(self.timed_out::<R>(within))
+        async move {
+            match timeout_at(until, exchange).await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    self.unanswered.fetch_add(1, Ordering::Relaxed);
+                    Err(self.timed_out::<R>(until.saturating_duration_since(begun)))
+                }
             }
         }
     }
@@ -320,6 +340,8 @@ struct Wire {
     answers: mpsc::WeakSender<LinkOrder>,
     calls: mpsc::Sender<ServerCall>,
     pending: HashMap<i32, oneshot::Sender<Command>>,
+    /// What heads looked like that were read.
+    molds: Molds,
     inbound: BytesMut,
     outbound: BytesMut,
 }
@@ -425,7 +447,8 @@ impl Wire {
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         while let Some(frame) = take_frame(&mut self.inbound).map_err(broken)? {
-            let command = Command::decode(frame).map_err(broken)?;
+            let view = CommandView::parse_like(&frame, &mut self.molds).map_err(broken)?;
+            let command = Command::from_view(&view, &frame);
             self.is_heard = true;
             if command.is_response() {
                 if let Some(reply) = self.pending.remove(&command.opaque) {

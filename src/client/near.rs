@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use troupemq_codec::Command;
 use troupemq_codec::route::{ClusterInfo, TopicRouteData};
 
@@ -15,6 +15,9 @@ use super::link::LinkOrder;
 /// What to do with a request of the broker; it must not wait.
 pub(crate) type OnCall = Box<dyn Fn(Command) + Send>;
 
+/// An answer, and who waits for it.
+pub(crate) type Answered = (oneshot::Sender<Command>, Command);
+
 /// A broker in this process.
 pub(crate) trait Near: fmt::Debug + Send + Sync {
     /// The route of a topic, as it is now.
@@ -23,6 +26,23 @@ pub(crate) trait Near: fmt::Debug + Send + Sync {
     /// All brokers it knows: itself.
     fn cluster(&self) -> ClusterInfo;
 
-    /// Opens a connection: the broker takes what comes out of `orders` and gives its own requests to `calls`.
-    fn open(&self, orders: mpsc::Receiver<LinkOrder>, calls: OnCall) -> Result<(), ClientError>;
+    /// Opens a connection: the broker takes what comes out of `orders`, gives its own requests to `calls` and answers
+    /// that come together to `answers`.
+    fn open(
+        &self,
+        orders: mpsc::Receiver<LinkOrder>,
+        calls: OnCall,
+        answers: mpsc::Sender<Vec<Answered>>,
+    ) -> Result<(), ClientError>;
+}
+
+/// Gives answers to those who wait for them. To wake somebody from another thread costs more than all the rest of an
+/// answer: the broker wakes this task once for many.
+pub(crate) async fn give_out(mut answers: mpsc::Receiver<Vec<Answered>>) {
+    while let Some(answered) = answers.recv().await {
+        for (waiter, answer) in answered {
+            // Who does not wait any more was cancelled or has timed out.
+            let _ = waiter.send(answer);
+        }
+    }
 }

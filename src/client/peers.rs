@@ -64,7 +64,7 @@ impl Peers {
     }
 
     /// The connection to an address.
-    pub(crate) async fn link(&self, address: &str) -> Result<Link, ClientError> {
+    pub(crate) async fn link(&self, address: &str) -> Result<Arc<Link>, ClientError> {
         match self.open(address)? {
             Some(link) => Ok(link),
             None => self.dial(address, self.dialling.within).await,
@@ -72,7 +72,11 @@ impl Peers {
     }
 
     /// The same for somebody who can wait for so long.
-    pub(crate) async fn link_within(&self, address: &str, within: Duration) -> Result<Link, ClientError> {
+    pub(crate) async fn link_within(
+        &self,
+        address: &str,
+        within: Duration,
+    ) -> Result<Arc<Link>, ClientError> {
         if let Some(link) = self.open(address)? {
             return Ok(link);
         }
@@ -84,7 +88,7 @@ impl Peers {
     }
 
     /// The connection to an address if there is one.
-    pub(crate) fn open(&self, address: &str) -> Result<Option<Link>, ClientError> {
+    pub(crate) fn open(&self, address: &str) -> Result<Option<Arc<Link>>, ClientError> {
         self.still_open()?;
         Ok(self.slots.get(address).and_then(|slot| slot.open_link()))
     }
@@ -98,7 +102,7 @@ impl Peers {
     }
 
     /// Makes a connection, unless somebody else did so meanwhile.
-    async fn dial(&self, address: &str, within: Duration) -> Result<Link, ClientError> {
+    async fn dial(&self, address: &str, within: Duration) -> Result<Arc<Link>, ClientError> {
         let slot = self.slot(address);
         let _permit = slot.dialing.acquire().await.expect("the semaphore of a slot is never closed");
         if let Some(link) = slot.open_link() {
@@ -112,11 +116,11 @@ impl Peers {
             Some(near) => Link::open(address, &**near, self.calls.clone()),
             None => Link::dial(address, &self.dialling, within, self.calls.clone()).await,
         };
-        let dialled = dialled.map(|link| link.signed(self.dialling.credentials.clone()));
+        let dialled = dialled.map(|link| Arc::new(link.signed(self.dialling.credentials.clone())));
         match &dialled {
             Ok(link) => {
                 slot.failed.store(None);
-                slot.link.store(Some(Arc::new(link.clone())));
+                slot.link.store(Some(link.clone()));
                 self.dialled.notify_one();
             }
             // That somebody was in a hurry says little about the server.
@@ -181,8 +185,8 @@ impl Slot {
         self.open_link().is_some() || self.dialing.available_permits() == 0
     }
 
-    fn open_link(&self) -> Option<Link> {
-        self.link.load().as_deref().filter(|link| !link.is_closed()).cloned()
+    fn open_link(&self) -> Option<Arc<Link>> {
+        self.link.load_full().filter(|link| !link.is_closed())
     }
 }
 

@@ -222,7 +222,7 @@ impl Producer {
     /// # Errors
     /// The broker's refusal, or what stood in the way of the last try.
     pub async fn send(&self, message: Message) -> Result<SendReceipt, ClientError> {
-        self.send_flagged(message, 0).await
+        self.send_flagged(&message, 0).await
     }
 
     /// Sends messages of one topic in one request: they get consecutive places in one queue.
@@ -231,7 +231,7 @@ impl Producer {
     /// [`ClientError::IllegalMessage`] for no messages or messages of several topics; else as [`Producer::send`].
     pub async fn send_batch(&self, messages: &[Message]) -> Result<SendReceipt, ClientError> {
         let ready = self.state.ready_batch(messages)?;
-        self.send_ready(ready).await
+        self.send_ready(&ready).await
     }
 
     /// Sends a message to a queue of the caller's choice; it is tried again on that queue only.
@@ -245,7 +245,7 @@ impl Producer {
         loop {
             let sent = async {
                 let route = self.route(&ready.topic, deadline).await?;
-                self.send_once(&ready, (&route, queue), deadline).await
+                self.send_once(&ready, (&route, queue), (Instant::now(), deadline)).await
             };
             match sent.await {
                 Err(error) if tries > 0 && may_retry(&error) && Instant::now() + RETRY_PAUSE < deadline => {
@@ -311,10 +311,10 @@ impl Producer {
         let ready = self.state.ready(&message, 0)?;
         let deadline = Instant::now() + self.state.send_timeout;
         let route = self.route(&ready.topic, deadline).await?;
-        let queue = self.next_queue(&route, None)?;
+        let queue = self.next_queue(&route, None, Instant::now())?;
         let link = self.link(&route, &queue, deadline).await?;
         let within = deadline.saturating_duration_since(Instant::now());
-        link.tell::<SendMessageV2>(&self.header(&ready, &queue), ready.body.clone(), within).await
+        link.tell::<SendMessageV2>(&self.header(&ready, &queue, epoch_ms()), ready.body.clone(), within).await
     }
 
     /// The group.
@@ -337,11 +337,11 @@ impl Producer {
     /// Sends a message with bits of the system flag.
     pub(super) async fn send_flagged(
         &self,
-        message: Message,
+        message: &Message,
         sys_flag: i32,
     ) -> Result<SendReceipt, ClientError> {
-        let ready = self.state.ready(&message, sys_flag)?;
-        self.send_ready(ready).await
+        let ready = self.state.ready(message, sys_flag)?;
+        self.send_ready(&ready).await
     }
 
     /// Sends a reply by the broker that the request came through.
@@ -354,8 +354,8 @@ impl Producer {
         let queue = queue.ok_or_else(no_queue)?;
         let link = self.link(&route, queue, deadline).await?;
         let within = deadline.saturating_duration_since(Instant::now());
-        let answer =
-            link.call::<SendReplyMessageV2>(&self.header(&ready, queue), ready.body.clone(), within).await?;
+        let header = self.header(&ready, queue, epoch_ms());
+        let answer = link.call::<SendReplyMessageV2>(&header, ready.body.clone(), within).await?;
         receipt::<SendReplyMessageV2>(&link, &answer, &ready, queue).map(|(receipt, _)| receipt)
     }
 
@@ -369,13 +369,13 @@ impl Producer {
         hub.meet(strangers).await;
     }
 
-    async fn send_ready(&self, ready: Ready) -> Result<SendReceipt, ClientError> {
+    async fn send_ready(&self, ready: &Ready) -> Result<SendReceipt, ClientError> {
         let deadline = Instant::now() + self.state.send_timeout;
         let mut avoided = None;
         let mut tries = self.state.retries;
         loop {
             let failed_at = avoided.clone();
-            let error = match self.send_somewhere(&ready, &mut avoided, deadline).await {
+            let error = match self.send_somewhere(ready, &mut avoided, deadline).await {
                 Ok(receipt) => return Ok(receipt),
                 Err(error) => error,
             };
@@ -400,15 +400,16 @@ impl Producer {
         deadline: Instant,
     ) -> Result<SendReceipt, ClientError> {
         let route = self.route(&ready.topic, deadline).await?;
-        let queue = self.next_queue(&route, avoided.as_ref())?;
-        *avoided = Some(queue.broker_name.clone());
         let begun = Instant::now();
-        let outcome = self.send_once(ready, (&route, &queue), deadline).await;
+        let queue = self.next_queue(&route, avoided.as_ref(), begun)?;
+        *avoided = Some(queue.broker_name.clone());
+        let outcome = self.send_once(ready, (&route, &queue), (begun, deadline)).await;
+        let ended = Instant::now();
         match &outcome {
             Err(error) if error.is_transport() || is_about_broker(error) => {
-                self.state.faults.failed(&queue.broker_name, Instant::now())
+                self.state.faults.failed(&queue.broker_name, ended)
             }
-            _ => self.state.faults.answered(&queue.broker_name, begun.elapsed(), Instant::now()),
+            _ => self.state.faults.answered(&queue.broker_name, ended - begun, ended),
         }
         outcome
     }
@@ -417,20 +418,20 @@ impl Producer {
         &self,
         ready: &Ready,
         (route, queue): (&Route, &Queue),
-        deadline: Instant,
+        limits: (Instant, Instant),
     ) -> Result<SendReceipt, ClientError> {
-        let link = self.link(route, queue, deadline).await?;
-        let header = self.header(ready, queue);
-        let within = deadline.saturating_duration_since(Instant::now());
+        let link = self.link(route, queue, limits.1).await?;
+        let (body, begun_ms) = (ready.body.clone(), epoch_ms());
         let (receipt, region) = if ready.is_batch {
-            let answer = link.call::<SendBatchMessage>(&header, ready.body.clone(), within).await?;
-            receipt::<SendBatchMessage>(&link, &answer, ready, queue)?
+            let call =
+                link.call_until::<SendBatchMessage>(&self.header(ready, queue, begun_ms), body, limits);
+            receipt::<SendBatchMessage>(&link, &call.await?, ready, queue)?
         } else {
-            let answer = link.call::<SendMessageV2>(&header, ready.body.clone(), within).await?;
-            receipt::<SendMessageV2>(&link, &answer, ready, queue)?
+            let call = link.call_until::<SendMessageV2>(&self.header(ready, queue, begun_ms), body, limits);
+            receipt::<SendMessageV2>(&link, &call.await?, ready, queue)?
         };
         if let (Some(tracer), Some(region)) = (&self.state.tracer, region) {
-            trace_sent(tracer, ready, &receipt, (region, link.address(), header.born_timestamp_ms));
+            trace_sent(tracer, ready, &receipt, (region, link.address(), begun_ms));
         }
         Ok(receipt)
     }
@@ -444,7 +445,7 @@ impl Producer {
         timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(routes.silent(self.state.send_timeout)))
     }
 
-    async fn link(&self, route: &Route, queue: &Queue, deadline: Instant) -> Result<Link, ClientError> {
+    async fn link(&self, route: &Route, queue: &Queue, deadline: Instant) -> Result<Arc<Link>, ClientError> {
         let no_queue = || ClientError::NoQueue { topic: queue.topic.to_string(), wanted: "reachable" };
         let address = route.master(&queue.broker_name).ok_or_else(no_queue)?;
         let peers = &self.state.client.hub.peers;
@@ -459,11 +460,10 @@ impl Producer {
     }
 
     /// Round robin, past brokers to avoid if others are there.
-    fn next_queue(&self, route: &Route, avoided: Option<&Text>) -> Result<Queue, ClientError> {
+    fn next_queue(&self, route: &Route, avoided: Option<&Text>, now: Instant) -> Result<Queue, ClientError> {
         let queues = route.writable();
         let turn = self.state.turn.fetch_add(1, Ordering::Relaxed);
         let in_turn = || (0..queues.len()).map(|step| &queues[turn.wrapping_add(step) % queues.len()]);
-        let now = Instant::now();
         let is_other = |queue: &&Queue| Some(&queue.broker_name) != avoided;
         let is_welcome = |queue: &&Queue| self.state.faults.is_welcome(&queue.broker_name, now);
         let best = in_turn().find(|queue| is_other(queue) && is_welcome(queue));
@@ -473,7 +473,7 @@ impl Producer {
             .ok_or_else(|| ClientError::NoQueue { topic: route.topic().to_string(), wanted: "writable" })
     }
 
-    fn header(&self, ready: &Ready, queue: &Queue) -> SendMessageV2Header {
+    fn header(&self, ready: &Ready, queue: &Queue, now_ms: i64) -> SendMessageV2Header {
         SendMessageV2Header {
             producer_group: self.state.group.clone(),
             topic: ready.topic.clone(),
@@ -481,7 +481,7 @@ impl Producer {
             default_topic_queues: TEMPLATE_QUEUES_MAX,
             queue_id: queue.queue_id,
             sys_flag: ready.sys_flag,
-            born_timestamp_ms: epoch_ms(),
+            born_timestamp_ms: now_ms,
             flag: ready.flag,
             properties: Some(ready.properties.clone()),
             reconsume_times: Some(0),

@@ -17,6 +17,7 @@ use troupemq_codec::message::properties::{
 use troupemq_codec::request::{PushReplyMessageToClient, PushReplyMessageToClientHeader};
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 
+use super::epoch_ms;
 use super::error::ClientError;
 use super::message::{Message, Received};
 use super::producer::{Producer, SendReceipt};
@@ -79,7 +80,7 @@ impl Producer {
     /// As [`Producer::send`]; [`ClientError::TimedOut`] if no reply comes in time.
     pub async fn request(&self, message: Message, within: Duration) -> Result<Reply, ClientError> {
         let hub = &self.client().hub;
-        let id: Text = hub.new_message_id().as_str().into();
+        let id: Text = hub.new_message_id(epoch_ms()).as_str().into();
         let (waiter, reply) = oneshot::channel();
         let _waiting = Waiting { requesters: &hub.requesters, id: id.clone() };
         hub.requesters.0.insert(id.clone(), waiter);

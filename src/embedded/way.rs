@@ -15,7 +15,7 @@ use troupemq_codec::route::{ClusterInfo, TopicRouteData};
 
 use crate::client::error::ClientError;
 use crate::client::link::LinkOrder;
-use crate::client::near::{Near, OnCall};
+use crate::client::near::{Answered, Near, OnCall};
 
 /// A broker as its clients in this process see it.
 #[derive(Debug)]
@@ -38,9 +38,14 @@ impl Near for Way {
         own_route::cluster(&self.cast)
     }
 
-    fn open(&self, orders: mpsc::Receiver<LinkOrder>, calls: OnCall) -> Result<(), ClientError> {
+    fn open(
+        &self,
+        orders: mpsc::Receiver<LinkOrder>,
+        calls: OnCall,
+        answers: mpsc::Sender<Vec<Answered>>,
+    ) -> Result<(), ClientError> {
         let wanted = TakeInPipe {
-            pipe: Pipe { orders, calls },
+            pipe: Pipe { orders, calls, answers },
             address: self.cast.advertised,
             served: Served::Broker(self.cast.clone()),
         };

@@ -155,7 +155,7 @@ impl Outbound {
         let word = |at: usize| front.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
         let to_len = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let (length, header) = (to_len(word(0)?), to_len(word(4)? & 0x00FF_FFFF));
-        self.copy(4);
+        self.forget(4);
         let head = self.copy(4 + header);
         let body = length - head.len();
         let chunk = self.chunks.front().filter(|chunk| body > 0 && chunk.len() == body);

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - a peer in this process is served like any other: the same session, the same turns, the same answers;
+//! - the answers of a turn wake one task of the peer, not each of those who wait;
 //! - heads of requests are written by who asks, bodies change hands without a copy;
 //! - when the session ends, everybody who waits learns of it: their waiting ends with an error.
 
@@ -12,7 +13,8 @@ use std::io;
 use std::rc::Rc;
 
 use tokio::sync::{mpsc, oneshot};
-use troupemq_codec::{Command, Order};
+use troupemq_codec::command::Molds;
+use troupemq_codec::{Command, CommandView, Order};
 
 use crate::net::outbound::Outbound;
 use crate::net::turn::{Came, Turn};
@@ -24,6 +26,9 @@ const TAKEN_MAX: usize = 256;
 /// A request or an answer of a peer in this process.
 pub type PipeOrder = Order<oneshot::Sender<Command>>;
 
+/// An answer, and who waits for it.
+pub type Answered = (oneshot::Sender<Command>, Command);
+
 /// What to do with a request of the broker to its peer; it runs on the threads of the broker and must not wait.
 pub type Calls = Box<dyn Fn(Command) + Send>;
 
@@ -33,36 +38,60 @@ pub struct Pipe {
     pub orders: mpsc::Receiver<PipeOrder>,
     /// Where requests of the broker go.
     pub calls: Calls,
+    /// Where the answers of a turn go. What has no room, or finds nobody there, goes to those who wait themselves.
+    pub answers: mpsc::Sender<Vec<Answered>>,
 }
 
 /// Who waits for answers, and where requests go.
 pub struct Replies {
     waiting: RefCell<HashMap<i32, oneshot::Sender<Command>>>,
     calls: Calls,
+    answers: mpsc::Sender<Vec<Answered>>,
+    /// What heads of answers looked like.
+    molds: RefCell<Molds>,
 }
 
 impl Replies {
     /// Nobody waits yet.
-    pub fn new(calls: Calls) -> Replies {
-        Replies { waiting: RefCell::default(), calls }
+    pub fn new(calls: Calls, answers: mpsc::Sender<Vec<Answered>>) -> Replies {
+        Replies { waiting: RefCell::default(), calls, answers, molds: RefCell::default() }
     }
 
     /// Hands every frame to who waits for it.
     pub(crate) fn hand_out(&self, out: &mut Outbound) -> io::Result<()> {
+        let mut answered = Vec::new();
+        let outcome = self.match_all(out, &mut answered);
+        self.give(answered);
+        outcome
+    }
+
+    fn match_all(&self, out: &mut Outbound, answered: &mut Vec<Answered>) -> io::Result<()> {
+        let (mut molds, mut waiting) = (self.molds.borrow_mut(), self.waiting.borrow_mut());
         while let Some((frame, body)) = out.take_frame() {
-            let broken = |cause| io::Error::new(io::ErrorKind::InvalidData, cause);
-            let command = Command::decode(frame).map_err(broken)?.with_body(body);
+            let view = CommandView::parse_like(&frame, &mut molds)
+                .map_err(|cause| io::Error::new(io::ErrorKind::InvalidData, cause))?;
+            let command = Command::from_view(&view, &frame).with_body(body);
             if !command.is_response() {
                 (self.calls)(command);
-                continue;
-            }
-            let waiter = self.waiting.borrow_mut().remove(&command.opaque);
-            if let Some(waiter) = waiter {
-                // Who does not wait any more was cancelled or has timed out.
-                let _ = waiter.send(command);
+            } else if let Some(waiter) = waiting.remove(&command.opaque) {
+                answered.push((waiter, command));
             }
         }
         Ok(())
+    }
+
+    fn give(&self, answered: Vec<Answered>) {
+        let left = match answered.len() {
+            0 | 1 => answered,
+            _ => match self.answers.try_send(answered) {
+                Ok(()) => return,
+                Err(undelivered) => undelivered.into_inner(),
+            },
+        };
+        for (waiter, command) in left {
+            // Who does not wait any more was cancelled or has timed out.
+            let _ = waiter.send(command);
+        }
     }
 
     /// Ends all waiting.

@@ -79,8 +79,8 @@ impl Session {
         served: Served,
         hall: &Rc<Hall>,
     ) -> Arc<Link> {
-        let Pipe { orders, calls } = pipe;
-        let through = (Source::Pipe(orders), Sink::Pipe(Replies::new(calls)));
+        let Pipe { orders, calls, answers } = pipe;
+        let through = (Source::Pipe(orders), Sink::Pipe(Replies::new(calls, answers)));
         Session::launch((address, address), through, served, (hall, None))
     }
 

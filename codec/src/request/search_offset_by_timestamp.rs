@@ -49,7 +49,7 @@ pub enum Boundary {
 }
 
 impl FieldText for Boundary {
-    fn from_text(value: Text, _: &'static str) -> Result<Option<Boundary>, CodecError> {
+    fn from_text(value: &str, _: &'static str) -> Result<Option<Boundary>, CodecError> {
         let is_upper = value.eq_ignore_ascii_case("upper");
         Ok(Some(if is_upper { Boundary::Upper } else { Boundary::Lower }))
     }

@@ -207,7 +207,7 @@ impl Lane {
     /// Tells that a message is with the application; gives the id of this delivery if it is traced.
     pub(crate) fn trace_begun(&self, message: &Received) -> Option<String> {
         let (tracer, subject) = (self.tracer.as_ref()?, Subject::of_received(message)?);
-        let request_id = self.client.hub.new_message_id().as_str().to_owned();
+        let request_id = self.client.hub.new_message_id(epoch_ms()).as_str().to_owned();
         let reconsume_times = message.reconsume_times();
         let what = What::Delivered { request_id: request_id.clone(), reconsume_times };
         let region = message.property(MSG_REGION).map(Text::from);

@@ -5,6 +5,7 @@
 //! - all brokers are asked at the same time: one that is silent holds up no lease of another.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -81,7 +82,11 @@ async fn ask(client: &Client, group: &Text, queues: &[Queue]) -> Result<Vec<Mess
     Ok(reply.locked)
 }
 
-async fn prepared(client: &Client, group: &Text, queues: &[Queue]) -> Result<(Link, Vec<u8>), ClientError> {
+async fn prepared(
+    client: &Client,
+    group: &Text,
+    queues: &[Queue],
+) -> Result<(Arc<Link>, Vec<u8>), ClientError> {
     let none = || ClientError::NoQueue { topic: LockBatchMq::NAME.to_owned(), wanted: "reachable" };
     let first = queues.first().ok_or_else(none)?;
     let link = client.hub.master_of(&first.topic, &first.broker_name).await?;

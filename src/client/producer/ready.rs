@@ -16,6 +16,7 @@ use troupemq_codec::{Command, Request, ResponseCode, Text};
 
 use super::{SendReceipt, SendStatus, State};
 use crate::client::consumer::RETRY_PREFIX;
+use crate::client::epoch_ms;
 use crate::client::error::ClientError;
 use crate::client::link::Link;
 use crate::client::message::Message;
@@ -41,7 +42,7 @@ impl State {
         message.check()?;
         let mut properties = BytesMut::with_capacity(message.properties.encoded().len() + 48);
         let mut ids = String::new();
-        self.put_properties(message, &mut properties, &mut ids);
+        self.put_properties((message, epoch_ms()), &mut properties, &mut ids);
         let (body, compressed) = self.compressed(message)?;
         let subjects = self.tracer.as_ref().map(|_| subject(message, &ids));
         Ok(Ready {
@@ -67,7 +68,7 @@ impl State {
         let bytes: usize = messages.iter().map(|message| message.body.len() + 96).sum();
         let (mut body, mut properties) = (BytesMut::with_capacity(bytes), BytesMut::new());
         let mut ids = String::with_capacity(messages.len() * 33);
-        let mut subjects = Vec::new();
+        let (mut subjects, now_ms) = (Vec::new(), epoch_ms());
         for message in messages {
             message.check()?;
             fits_into_batch(message, first).map_err(illegal)?;
@@ -76,7 +77,7 @@ impl State {
             }
             properties.clear();
             let id_at = ids.len();
-            self.put_properties(message, &mut properties, &mut ids);
+            self.put_properties((message, now_ms), &mut properties, &mut ids);
             if self.tracer.is_some() {
                 subjects.push(subject(message, &ids[id_at..]));
             }
@@ -94,12 +95,17 @@ impl State {
     }
 
     /// Writes the properties, the unique id among them, and adds the id to `ids`.
-    fn put_properties(&self, message: &Message, properties: &mut BytesMut, ids: &mut String) {
+    fn put_properties(
+        &self,
+        (message, now_ms): (&Message, i64),
+        properties: &mut BytesMut,
+        ids: &mut String,
+    ) {
         properties.extend_from_slice(message.properties.encoded());
         if let Some(id) = message.property(UNIQ_KEY) {
             return ids.push_str(id);
         }
-        let id = self.client.hub.new_message_id();
+        let id = self.client.hub.new_message_id(now_ms);
         put_property(properties, UNIQ_KEY, id.as_str());
         ids.push_str(id.as_str());
     }
