@@ -17,6 +17,7 @@ mod message;
 mod offset;
 mod output;
 mod produce;
+mod progress;
 mod serve;
 mod settings;
 mod show;
@@ -181,7 +182,9 @@ impl Cluster {
 /// Does what the command line says.
 pub(crate) fn run() -> ExitCode {
     let line = CommandLine::parse();
-    if let Err(why) = logs::start(&line.log) {
+    let walks_over_a_store = matches!(line.command, Some(Task::Store(_)));
+    let bar = walks_over_a_store.then(progress::Percents::on_terminal).flatten();
+    if let Err(why) = logs::start(&line.log, bar) {
         return failed(&Failure::Other(why));
     }
     if line.command.is_some() && line.serve != serve::Both::default() {

@@ -45,6 +45,8 @@ mod life;
 mod listener;
 #[path = "end_to_end/name_server_list.rs"]
 mod name_server_list;
+#[path = "end_to_end/progress.rs"]
+mod progress;
 #[path = "end_to_end/proxy.rs"]
 mod proxy;
 #[path = "end_to_end/store.rs"]

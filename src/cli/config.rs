@@ -100,6 +100,10 @@ impl Config {
             Config::Check(check) => {
                 let settings = Settings::load(Some(&check.file))?;
                 settings.check()?;
+                // Without it the store is where a flag says.
+                if settings.origin("storePathRootDir").is_some() {
+                    settings.check_log_place(&settings.store.dir)?;
+                }
                 let right = Right { file: check.file.display().to_string(), settings: settings.given.len() };
                 let said = format!("{}: {} settings, all good", right.file, right.settings);
                 check.form.print_all(&[right], |_| said)

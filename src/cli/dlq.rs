@@ -20,6 +20,7 @@ use troupemq_codec::message::properties::{
 use troupemq_codec::message::{Message, sys_flag};
 use troupemq_codec::request::{SendMessageV2, SendMessageV2Header};
 
+use super::progress::Telling;
 use super::table::Row;
 use super::waiting::{TOOLS, cut, queues, read};
 use super::{Asked, Failure, when};
@@ -69,6 +70,8 @@ pub(super) struct Show {
 pub(super) struct Resend {
     #[command(flatten)]
     asked: Asked,
+    #[command(flatten)]
+    telling: Telling,
     /// Name of the group
     group: String,
     /// Only the letter with this id; may be repeated
@@ -250,9 +253,16 @@ impl Resend {
         let client = self.asked.cluster.connect().await?;
         let mut wanted: BTreeSet<&str> = self.id.iter().map(String::as_str).collect();
         let mut resent = 0;
+        let (mut parts, mut all) = (Vec::new(), 0);
         for (queue, master) in of_group(&client, &self.group).await? {
             let (begin, done) = (client.min_offset(&queue).await?, resent_to(&client, &queue).await?);
             let from = if self.all || !self.id.is_empty() { begin } else { begin.max(done) };
+            let count = u64::try_from(client.max_offset(&queue).await? - from).unwrap_or(0);
+            all += count;
+            parts.push((queue, master, (from, done), all));
+        }
+        let mut progress = self.telling.begin("resend", all);
+        for (queue, master, (from, done), by_then) in parts {
             let mut letters = Vec::new();
             let end = read(&client, &queue, from, |message| {
                 if self.id.is_empty() || wanted.remove(message.message_id().as_str()) {
@@ -264,6 +274,7 @@ impl Resend {
             for letter in &letters {
                 self.resend(&client, letter, &queue, &master).await?;
                 resent += 1;
+                progress.more(1);
                 // One by one, so that a command that is cut short repeats one letter at most.
                 if self.id.is_empty() && letter.queue_offset >= done {
                     client.commit(TOOLS, &queue, letter.queue_offset + 1).await?;
@@ -272,7 +283,9 @@ impl Resend {
             if self.id.is_empty() && end > done && letters.is_empty() {
                 client.commit(TOOLS, &queue, end).await?;
             }
+            progress.to(by_then);
         }
+        drop(progress);
         if let Some(id) = wanted.first() {
             return Err(Failure::NotFound(format!("group {} has no dead letter {id}", self.group)));
         }

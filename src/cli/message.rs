@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use troupemq::Received;
 
+use super::progress::Telling;
 use super::show::Shown;
 use super::table::Row;
 use super::when::{self, Moment};
@@ -40,6 +41,8 @@ pub(super) struct Show {
 pub(super) struct Find {
     #[command(flatten)]
     asked: Asked,
+    #[command(flatten)]
+    telling: Telling,
     /// Topic of the messages
     topic: String,
     /// The key
@@ -122,7 +125,14 @@ impl Find {
     async fn run(self) -> Result<(), Failure> {
         let admin = self.asked.cluster.connect().await?.admin();
         let until = self.until.map_or(i64::MAX, |Moment(ms)| ms);
-        let found = admin.messages_by_key(&self.topic, &self.key, (self.since.0, until), self.max).await?;
+        let mut progress = None;
+        let told = |asked: usize, brokers: usize| {
+            let (asked, brokers) = (asked as u64, brokers as u64);
+            progress.get_or_insert_with(|| self.telling.begin("find", brokers)).to(asked);
+        };
+        let bounds = ((self.since.0, until), self.max);
+        let found = admin.messages_by_key_told(&self.topic, &self.key, bounds, told).await?;
+        drop(progress);
         if found.is_empty() {
             let none = format!("topic {} has no message with key {} in that time", self.topic, self.key);
             return Err(Failure::NotFound(none));

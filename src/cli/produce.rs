@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use troupemq::{ClientError, Message, Producer, SendReceipt};
 
 use super::output::Output;
+use super::progress::Telling;
 use super::{Cluster, Failure};
 
 /// Send messages: each line of standard input, or TEXT
@@ -57,6 +58,8 @@ pub(super) struct Produce {
     /// Print a JSON object for each message
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    telling: Telling,
     /// Body of the message; without it the lines of standard input are sent
     text: Option<String>,
 }
@@ -105,8 +108,10 @@ impl Produce {
         let mut output = Output::new();
         let mut in_flight = JoinSet::new();
         let mut tally = Tally::default();
+        let mut progress = self.telling.begin("produce", self.whole());
         for number in 1..=count {
             let Some(body) = bodies.next().await? else { break };
+            progress.more(self.part(&body));
             if body.is_empty() {
                 tally.empty += 1;
                 continue;
@@ -123,6 +128,7 @@ impl Produce {
         while !in_flight.is_empty() {
             self.report(in_flight.join_next().await, &mut tally, &mut output)?;
         }
+        drop(progress);
         client.shutdown().await;
         if !self.json {
             output.line(tally.said(&self.topic).as_bytes())?;
@@ -131,6 +137,25 @@ impl Produce {
         let Some((number, cause)) = tally.failed else { return Ok(()) };
         let what = if self.text.is_some() { "message" } else { "line" };
         Err(Failure::Unsent { line: format!("{what} {number}"), cause })
+    }
+
+    /// How much there is to send: messages if their number was given, else the bytes of standard input if it is a
+    /// file, else 0.
+    fn whole(&self) -> u64 {
+        match (self.count, &self.text) {
+            (Some(count), _) => count,
+            (None, Some(_)) => 1,
+            (None, None) => input_bytes().unwrap_or(0),
+        }
+    }
+
+    /// What a body is of it.
+    fn part(&self, body: &str) -> u64 {
+        match self.count.is_some() || self.text.is_some() {
+            true => 1,
+            // With the end of its line.
+            false => body.len() as u64 + 1,
+        }
     }
 
     fn message(&self, body: String) -> Result<Message, Failure> {
@@ -186,6 +211,13 @@ impl Tally {
         };
         format!("sent {} messages to {topic}{passed}", self.sent)
     }
+}
+
+/// Bytes of standard input, if it is a file.
+fn input_bytes() -> Option<u64> {
+    let stat = rustix::fs::fstat(std::io::stdin()).ok()?;
+    let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+    u64::try_from(stat.st_size).ok().filter(|_| is_file)
 }
 
 async fn send(

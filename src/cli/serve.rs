@@ -139,6 +139,7 @@ impl BrokerFlags {
             },
             ..settings.store.clone()
         };
+        settings.check_log_place(&store.dir)?;
         let mut part = BrokerPart::new(store);
         part.config = settings.broker.clone();
         replace(&mut part.config.namesrv_addr, self.namesrv);

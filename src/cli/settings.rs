@@ -47,6 +47,8 @@ pub(super) struct Settings {
     pub(super) name_server: NameServerConfig,
     /// Keys that were given, with their origins, in the order in which they were read.
     pub(super) given: Vec<(String, Origin)>,
+    /// Where the log shall lie, if somebody said so.
+    log_place: Option<Given>,
 }
 
 /// Where the daemon listens, and what others are told.
@@ -97,6 +99,12 @@ pub(super) enum SettingsError {
     Misplaced { key: String, table: String, right: &'static str },
     #[error("{key} = {value} cannot be kept: {why}")]
     Promise { key: String, value: String, why: &'static str },
+    #[error(
+        "{key} = {value} cannot be kept: the log of a store is in its folder, here {}, and nowhere else; set \
+         storePathRootDir (or --store-dir) to the folder that has the log as `commitlog`",
+        log.display()
+    )]
+    LogElsewhere { key: String, value: String, log: PathBuf },
     #[error("{key} = {value:?} is not {wanted}")]
     Value { key: String, value: String, wanted: &'static str },
     #[error(transparent)]
@@ -156,6 +164,18 @@ impl Settings {
         Ok(self.store.check()?)
     }
 
+    /// Refuses a log that shall lie elsewhere than in the store in `dir`: a broker that went on would begin a new one,
+    /// beside the messages that there are.
+    pub(super) fn check_log_place(&self, dir: &Path) -> Result<(), SettingsError> {
+        let Some(given) = &self.log_place else { return Ok(()) };
+        if known::is_log_of(dir, &given.text) {
+            return Ok(());
+        }
+        let (key, value) = (given.key.clone(), given.text.clone());
+        let cause = Box::new(SettingsError::LogElsewhere { key, value, log: dir.join(known::LOG_FOLDER) });
+        Err(SettingsError::At { origin: given.origin.clone(), cause })
+    }
+
     /// Where a key's value comes from; nowhere if it is a default.
     pub(super) fn origin(&self, key: &str) -> Option<&Origin> {
         self.given.iter().rev().find(|(name, _)| name == key).map(|(_, origin)| origin)
@@ -183,6 +203,9 @@ impl Settings {
                 origin: given.origin.clone(),
                 cause: Box::new(cause),
             })?;
+            if known::LOG_PLACES.contains(&given.key.as_str()) && !given.text.is_empty() {
+                self.log_place = Some(given.clone());
+            }
             self.given.push((known::name(&given.key).to_owned(), given.origin.clone()));
         }
         let [ports, broker, store, net, name_server] = tables;
@@ -208,6 +231,10 @@ fn take_one(tables: &mut [Map<String, Value>; 5], given: &Given) -> Result<(), S
     }
     if let Some(why) = known::broken_promise(key, &text) {
         return Err(SettingsError::Promise { key: key.to_owned(), value: text, why });
+    }
+    if known::LOG_PLACES.contains(&key) {
+        // It is looked at when it is known where the store is.
+        return Ok(());
     }
     if !is_known && known::is_of_rocketmq(key) {
         tracing::warn!(key, origin = %given.origin, "a setting of RocketMQ that has no meaning here");
@@ -346,6 +373,36 @@ mod tests {
         );
         assert!(refused("brokerRole=SLAVE").contains("second master"));
         assert!(refused("enableDLegerCommitLog=true").contains("no replication"));
+    }
+
+    #[test]
+    fn a_log_outside_of_its_store_is_refused_and_one_inside_is_where_it_is_anyway() {
+        let place = |lines: &str| {
+            let settings = taken("broker.conf", lines).expect("RocketMQ knows the keys");
+            settings.check_log_place(&settings.store.dir).map_err(|error| error.to_string())
+        };
+        let root = "storePathRootDir=/data/store\n";
+        assert_eq!(place(root), Ok(()));
+        for same in ["/data/store/commitlog", "/data/store/commitlog/", "/data//store/./commitlog", ""] {
+            assert_eq!(place(&format!("{root}storePathCommitLog={same}\n")), Ok(()), "{same}");
+        }
+        for other in ["/data2/commitlog", "/data/store/commitlog,/data2/commitlog", "/data/store"] {
+            let why = place(&format!("{root}storePathCommitLog={other}\n")).expect_err("it lies elsewhere");
+            let start = format!(
+                "broker.conf:2: storePathCommitLog = {other} cannot be kept: the log of a store is in"
+            );
+            assert!(why.starts_with(&start) && why.contains("here /data/store/commitlog,"), "{why}");
+        }
+        assert!(place("storePathCommitLog=/data/store/commitlog\n").is_err(), "the store is elsewhere");
+        let more = place(&format!("{root}readOnlyCommitLogStorePaths=/old/commitlog\n"));
+        assert!(more.expect_err("its messages would be missing").contains("readOnlyCommitLogStorePaths"));
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (there, link) = (folder.path().join("log"), folder.path().join("commitlog"));
+        std::fs::create_dir(&there).expect("writable");
+        std::os::unix::fs::symlink(&there, &link).expect("writable");
+        let lines = format!("storePathCommitLog={}\n", there.display());
+        let settings = taken("broker.conf", &lines).expect("RocketMQ knows the key");
+        settings.check_log_place(folder.path()).expect("a link leads there");
     }
 
     #[test]

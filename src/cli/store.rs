@@ -78,10 +78,12 @@ struct Rebuilt {
 impl Folder {
     /// The settings of the broker whose store it is, with those that were changed while it ran.
     fn config(&self) -> Result<StoreConfig, Failure> {
-        let mut config = Settings::load(self.config.as_deref())?.store;
+        let settings = Settings::load(self.config.as_deref())?;
+        let mut config = settings.store.clone();
         if let Some(dir) = &self.dir {
             config.dir.clone_from(dir);
         }
+        settings.check_log_place(&config.dir)?;
         with_changes(config).map_err(failure)
     }
 

@@ -445,7 +445,7 @@ impl Admin {
             end_timestamp_ms: i64::MAX,
             is_unique_key: Some(true),
         };
-        let found = self.search(&header).await?;
+        let found = self.search(&header, |_, _| {}).await?;
         Ok(found.into_iter().next())
     }
 
@@ -461,15 +461,29 @@ impl Admin {
         between_ms: (i64, i64),
         max: i32,
     ) -> Result<Vec<Received>, ClientError> {
-        self.search(&QueryMessageHeader {
+        self.messages_by_key_told(topic, key, (between_ms, max), |_, _| {}).await
+    }
+
+    /// The same, which tells how many of how many brokers it has asked.
+    ///
+    /// # Errors
+    /// As [`Admin::messages_by_key`].
+    pub async fn messages_by_key_told(
+        &self,
+        topic: &str,
+        key: &str,
+        (between_ms, max): ((i64, i64), i32),
+        told: impl FnMut(usize, usize) + Send,
+    ) -> Result<Vec<Received>, ClientError> {
+        let header = QueryMessageHeader {
             topic: topic.into(),
             key: key.into(),
             messages_max: max,
             begin_timestamp_ms: between_ms.0,
             end_timestamp_ms: between_ms.1,
             is_unique_key: Some(false),
-        })
-        .await
+        };
+        self.search(&header, told).await
     }
 
     /// The message at the place an offset id names, if `id` is one, its address that of a broker of the cluster, and
@@ -495,9 +509,16 @@ impl Admin {
     }
 
     /// Asks every master that has the topic; oldest first.
-    async fn search(&self, header: &QueryMessageHeader) -> Result<Vec<Received>, ClientError> {
+    async fn search(
+        &self,
+        header: &QueryMessageHeader,
+        mut told: impl FnMut(usize, usize) + Send,
+    ) -> Result<Vec<Received>, ClientError> {
         let mut all = Vec::new();
-        for (name, address) in self.masters_of(&header.topic).await? {
+        let masters = self.masters_of(&header.topic).await?;
+        let count = masters.len();
+        for (asked, (name, address)) in masters.into_iter().enumerate() {
+            told(asked, count);
             let body = match self.ask::<QueryMessage>(&address, header, Bytes::new()).await {
                 Ok((_, body)) => body,
                 Err(error) if error.code() == Some(ResponseCode::QUERY_NOT_FOUND) => continue,
@@ -512,6 +533,7 @@ impl Admin {
             };
             all.extend(found.into_iter().filter(has_key).map(|message| received(message, &name)));
         }
+        told(count, count);
         all.sort_by_key(Received::store_timestamp_ms);
         Ok(all)
     }

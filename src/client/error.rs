@@ -70,6 +70,12 @@ pub enum ClientError {
         /// What is wrong with it.
         cause: CodecError,
     },
+    /// None of several name servers can be asked.
+    #[error("no name server answers: {}", one_by_one(causes))]
+    NameServers {
+        /// What went wrong with each, in the order in which they were tried.
+        causes: Vec<ClientError>,
+    },
     /// The list of name servers cannot be read.
     #[error("no list of name servers from {url}: {cause}")]
     NameServerList {
@@ -128,6 +134,10 @@ pub enum ClientError {
     },
 }
 
+fn one_by_one(causes: &[ClientError]) -> String {
+    causes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl ClientError {
     /// The server's code, if a server refused.
     pub fn code(&self) -> Option<ResponseCode> {
@@ -155,6 +165,7 @@ impl ClientError {
             ClientError::Connect { .. }
                 | ClientError::Tls { .. }
                 | ClientError::NameServerList { .. }
+                | ClientError::NameServers { .. }
                 | ClientError::Disconnected { .. }
                 | ClientError::TimedOut { .. }
         )

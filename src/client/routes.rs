@@ -5,6 +5,7 @@
 //!   task, so that no name server is waited for by who knows the way already;
 //! - name servers are asked one after the other, beginning with the last that answered; one that keeps somebody waiting
 //!   until he gives up is not the first to be asked next time;
+//! - when none can be asked the error names each with its cause;
 //! - that a topic does not exist is believed when no name server knows it, and of a known one not at once.
 //!
 //! Contents: `known` when a route is to be asked for again.
@@ -288,17 +289,17 @@ impl Routes {
 
     /// Connects to the first name server that can be reached.
     pub(crate) async fn reach(&self, peers: &Peers) -> Result<(), ClientError> {
-        let mut last = Ok(());
+        let mut causes = Vec::new();
         for (at, address) in self.name_servers().iter().enumerate() {
             match peers.link(address).await {
                 Ok(_) => {
                     self.favourite.store(at, Ordering::Relaxed);
                     return Ok(());
                 }
-                Err(error) => last = Err(error),
+                Err(error) => causes.push(error),
             }
         }
-        last
+        Err(none_answers(causes))
     }
 
     /// Forgets all.
@@ -344,15 +345,15 @@ impl Routes {
         peers: &Peers,
         header: &R::Header,
     ) -> Result<(R::Reply, Bytes), ClientError> {
-        let mut last = None;
+        let mut causes = Vec::new();
         let servers = self.name_servers();
         for at in self.in_turn(&servers) {
             match self.ask_one::<R>(peers, (&servers[..], at), header).await {
-                Err(error) if error.is_transport() => last = Some(error),
+                Err(error) if error.is_transport() => causes.push(error),
                 outcome => return outcome,
             }
         }
-        Err(last.unwrap_or_else(no_name_server))
+        Err(none_answers(causes))
     }
 
     /// The name servers, the one that answered last first.
@@ -404,7 +405,7 @@ impl Routes {
             accepts_standard_json_only: Some(true),
             ..Default::default()
         };
-        let (mut denied, mut last) = (None, None);
+        let (mut denied, mut causes) = (None, Vec::new());
         let servers = self.name_servers();
         for at in self.in_turn(&servers) {
             match self.ask_one::<GetRouteinfoByTopic>(peers, (&servers[..], at), &header).await {
@@ -417,13 +418,16 @@ impl Routes {
                 }
                 // Another may know it: this one may have started a moment ago.
                 Err(ClientError::Refused { code: ResponseCode::TOPIC_NOT_EXIST, remark, .. }) => {
-                    denied = Some(ClientError::NoRoute { topic: topic.to_owned(), why: remark });
+                    denied = Some(remark);
                 }
-                Err(error) if error.is_transport() => last = Some(error),
+                Err(error) if error.is_transport() => causes.push(error),
                 Err(error) => return Err(error),
             }
         }
-        Err(denied.or(last).unwrap_or_else(no_name_server))
+        let Some(mut why) = denied else { return Err(none_answers(causes)) };
+        // Those that could not be asked may know it.
+        causes.iter().for_each(|cause| why.push_str(&format!("; {cause}")));
+        Err(ClientError::NoRoute { topic: topic.to_owned(), why })
     }
 
     fn keep(&self, topic: &str, data: TopicRouteData) -> Arc<Route> {
@@ -447,8 +451,16 @@ fn ordered(topic: &str, conf: &str) -> Vec<Queue> {
     queues.take(ORDERED_MAX).collect()
 }
 
-fn no_name_server() -> ClientError {
-    ClientError::Setting { setting: "name_servers", why: "none was given".to_owned() }
+/// What is said when no name server could be asked.
+fn none_answers(mut causes: Vec<ClientError>) -> ClientError {
+    match (causes.len(), causes.pop()) {
+        (1, Some(cause)) => cause,
+        (_, Some(cause)) => {
+            causes.push(cause);
+            ClientError::NameServers { causes }
+        }
+        (_, None) => ClientError::Setting { setting: "name_servers", why: "none was given".to_owned() },
+    }
 }
 
 #[cfg(test)]

@@ -73,3 +73,23 @@ fn a_wrong_flag_is_exit_code_two() {
     assert_eq!(run("produce --no-such-flag", "").code, Some(2));
     assert_eq!(run("--flush sometimes", "").code, Some(2));
 }
+
+#[test]
+fn a_log_that_shall_lie_elsewhere_than_in_its_store_is_no_reason_to_begin_another() {
+    let (folder, store) = store();
+    let file = folder.path().join("broker.conf");
+    let elsewhere = folder.path().join("disk2").join("commitlog");
+    std::fs::write(&file, format!("brokerName=b\nstorePathCommitLog={}\n", elsewhere.display()))
+        .expect("writable");
+    let ended = refused(&format!("--config {} --store-dir {}", file.display(), store.display()));
+    assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{}", ended.stderr);
+    let expected =
+        format!("{}:2: storePathCommitLog = {} cannot be kept", file.display(), elsewhere.display());
+    assert!(ended.stderr.contains(&expected), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains(&format!("here {}", store.join("commitlog").display())),
+        "{}",
+        ended.stderr
+    );
+    assert!(!store.try_exists().expect("readable"), "no store was begun");
+}

@@ -58,6 +58,17 @@ pub(crate) fn run(arguments: &str, input: &str) -> Ended {
     }
 }
 
+/// Runs the program to its end with a file as its input.
+pub(crate) fn run_with_file(arguments: &str, input: &Path) -> Ended {
+    let file = std::fs::File::open(input).expect("the file is there");
+    let output = program(arguments).stdin(file).output().expect("the program ends");
+    Ended {
+        stdout: String::from_utf8(output.stdout).expect("the program prints text"),
+        stderr: String::from_utf8(output.stderr).expect("the program prints text"),
+        code: output.status.code(),
+    }
+}
+
 /// Runs a command that must succeed; its output.
 pub(crate) fn done(arguments: &str) -> String {
     let Ended { stdout, stderr, code } = run(arguments, "");

@@ -25,7 +25,7 @@ fn with<T>(flag: &str, act: impl AsyncFnOnce(Client, String) -> T) -> T {
 }
 
 /// Gives the first message of a topic up for a group.
-fn give_up(flag: &str, topic: &str, group: &str) {
+pub(crate) fn give_up(flag: &str, topic: &str, group: &str) {
     with(flag, async |client, address| {
         let queue = Queue { topic: topic.into(), broker_name: "b".into(), queue_id: 0 };
         let pulled = client.pull(&queue, &PullRequest::from("g", 0)).await.expect("a pull");

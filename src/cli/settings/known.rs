@@ -4,6 +4,7 @@
 //! - another word sets the same key, so that a `broker.conf` of RocketMQ works as it is.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
@@ -22,6 +23,20 @@ const PROMISES: [(&str, &[&str], &str); 7] = [
     ("enableControllerMode", &["true"], "there is no replication here, it would be a second master"),
     ("storeType", &["defaultRocksDB"], "queues in RocksDB are not read here"),
 ];
+
+/// Settings of RocketMQ that say where the log lies, or parts of it.
+pub(super) const LOG_PLACES: [&str; 2] = ["storePathCommitLog", "readOnlyCommitLogStorePaths"];
+/// The folder of the log in a store.
+pub(super) const LOG_FOLDER: &str = "commitlog";
+
+/// Whether a path leads to the log of the store in `dir`, as it is written or by links.
+pub(super) fn is_log_of(dir: &Path, path: &str) -> bool {
+    let (own, path) = (dir.join(LOG_FOLDER), Path::new(path));
+    let written = |path: &Path| std::path::absolute(path).ok();
+    let led_to = |path: &Path| std::fs::canonicalize(path).ok();
+    (written(path).is_some() && written(path) == written(&own))
+        || (led_to(path).is_some() && led_to(path) == led_to(&own))
+}
 
 /// The declared name of a key.
 pub(super) fn name(key: &str) -> &str {
