@@ -26,6 +26,9 @@ use crate::timer::admit::{TimeWish, TimerGate};
 /// Topic of the half messages. Java: `RMQ_SYS_TRANS_HALF_TOPIC`.
 pub const HALF_TOPIC: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
 
+/// The most that a level or a time adds to the properties of a message which says where it goes: the time of its slot.
+const NOTE_MAX_BYTES: usize = "TIMER_OUT_MS".len() + "\u{1}9223372036854775807\u{2}".len();
+
 /// What a message asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wish<'a> {
@@ -41,6 +44,14 @@ pub struct Wish<'a> {
     pub tags: Option<&'a str>,
 }
 
+impl Wish<'_> {
+    /// Room that half of a transaction must leave in its properties for what its commit notes.
+    pub fn room_bytes(&self) -> usize {
+        let waits = self.level.is_some() || self.time.is_any();
+        if waits { NOTE_MAX_BYTES } else { 0 }
+    }
+}
+
 /// Where a message waits.
 #[derive(Debug)]
 pub struct Detour {
@@ -52,8 +63,33 @@ pub struct Detour {
     pub tags_code: i64,
     /// Property text to store behind its own.
     pub properties: BytesMut,
+    /// Bytes of them that tell where the message goes.
+    target_bytes: usize,
+    /// Room that its properties must leave for what it notes when it leaves this detour for the next.
+    pub room_bytes: usize,
     /// The time that stands in the handle by which it can be recalled, epoch ms.
     pub recall_ms: Option<i64>,
+}
+
+impl Detour {
+    /// A detour by a queue, for a message whose target it tells.
+    fn to(
+        (topic, queue): (&'static str, Arc<ConsumeQueue>),
+        tags_code: i64,
+        (target, queue_id): (&str, i32),
+    ) -> Detour {
+        // One piece of memory for each message that waits; messages that do not wait need none.
+        let mut properties = BytesMut::with_capacity(target.len() + 96);
+        put_property(&mut properties, REAL_TOPIC, target);
+        put_property(&mut properties, REAL_QUEUE_ID, &queue_id.to_string());
+        let target_bytes = properties.len();
+        Detour { topic, queue, tags_code, properties, target_bytes, room_bytes: 0, recall_ms: None }
+    }
+
+    /// The property text that a message needs which says already where it goes.
+    pub fn note(&self) -> &[u8] {
+        &self.properties[self.target_bytes..]
+    }
 }
 
 /// What decides about detours, and the queues they lead to.
@@ -100,13 +136,13 @@ impl Detours {
             return self.timed(wish, topic, (queue_id, now_ms));
         }
         let used = self.levels.clamp(level);
-        let mut properties = target(topic, queue_id);
-        if used != level {
-            put_property(&mut properties, DELAY, &used.to_string());
-        }
         let queue = self.queue_of_level(used)?;
         let tags_code = now_ms.saturating_add(self.levels.delay_ms(used));
-        Ok(Some(Detour { topic: SCHEDULE_TOPIC, queue, tags_code, properties, recall_ms: None }))
+        let mut detour = Detour::to((SCHEDULE_TOPIC, queue), tags_code, (topic, queue_id));
+        if used != level {
+            put_property(&mut detour.properties, DELAY, &used.to_string());
+        }
+        Ok(Some(detour))
     }
 
     fn timed(
@@ -116,21 +152,20 @@ impl Detours {
         (queue_id, now_ms): (i32, i64),
     ) -> Result<Option<Detour>, Refusal> {
         let Some(slot_ms) = self.gate.slot(&wish.time, now_ms)? else { return Ok(None) };
-        let mut properties = target(topic, queue_id);
-        put_property(&mut properties, TIMER_OUT_MS, &slot_ms.to_string());
         let queue = self.kept(&self.timed, TIMER_TOPIC, 0)?;
-        let tags_code = tags_code_of(wish.tags);
+        let mut detour = Detour::to((TIMER_TOPIC, queue), tags_code_of(wish.tags), (topic, queue_id));
+        put_property(&mut detour.properties, TIMER_OUT_MS, &slot_ms.to_string());
         // A time within the slot: a cancellation that is due then falls into the same slot.
-        let recall_ms = Some(slot_ms + 1);
-        Ok(Some(Detour { topic: TIMER_TOPIC, queue, tags_code, properties, recall_ms }))
+        detour.recall_ms = Some(slot_ms + 1);
+        Ok(Some(detour))
     }
 
     fn half(&self, wish: &Wish<'_>, topic: &str, queue_id: i32) -> Result<Detour, Refusal> {
-        let mut properties = target(topic, queue_id);
-        put_property(&mut properties, TRANSACTION_ID, wish.uniq_key);
         let queue = self.kept(&self.half, HALF_TOPIC, 0)?;
-        let tags_code = tags_code_of(wish.tags);
-        Ok(Detour { topic: HALF_TOPIC, queue, tags_code, properties, recall_ms: None })
+        let mut detour = Detour::to((HALF_TOPIC, queue), tags_code_of(wish.tags), (topic, queue_id));
+        put_property(&mut detour.properties, TRANSACTION_ID, wish.uniq_key);
+        detour.room_bytes = wish.room_bytes();
+        Ok(detour)
     }
 
     fn queue_of_level(&self, level: i32) -> Result<Arc<ConsumeQueue>, Refusal> {
@@ -161,14 +196,6 @@ pub fn level_of(level: Option<&str>) -> Result<i32, Refusal> {
         let remark = format!("the delay level \"{text}\" is no number; levels are 1 to 18");
         Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
     })
-}
-
-fn target(topic: &str, queue_id: i32) -> BytesMut {
-    // One piece of memory for each message that waits; messages that do not wait need none.
-    let mut properties = BytesMut::with_capacity(topic.len() + 96);
-    put_property(&mut properties, REAL_TOPIC, topic);
-    put_property(&mut properties, REAL_QUEUE_ID, &queue_id.to_string());
-    properties
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ mod bad_input_test;
 mod golden_test;
 #[cfg(test)]
 mod silence_test;
+#[cfg(test)]
+mod statement_test;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -22,6 +22,8 @@ mod check_test;
 mod damage_test;
 mod delivery;
 #[cfg(test)]
+mod delivery_statement_test;
+#[cfg(test)]
 mod delivery_test;
 #[cfg(test)]
 mod end_to_end_test;

@@ -25,7 +25,7 @@ use troupemq_codec::Request;
 use troupemq_codec::request::{SendBatchMessage, SendMessage, SendMessageV2};
 
 pub use bench::{Bench, Benches, Wanted};
-pub use own::{Own, StoredOwn, set_if_room, store};
+pub use own::{Own, StoredOwn, set_if_room, set_within, store};
 
 /// Whether a request code is a send that the session serves itself.
 pub fn is_send(code: i32) -> bool {

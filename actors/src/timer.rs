@@ -143,7 +143,7 @@ impl Timer {
     /// The owner of the timers of `cast`.
     pub fn new(cast: Arc<BrokerCast>, store: TimerStore) -> Timer {
         let marker = Marker { precision_ms: store.precision_ms(), hashes: RandomState::new() };
-        let metrics = Metrics::open(&cast.store_dir);
+        let metrics = Metrics::open(&cast.store_dir, cast.now_ms());
         Timer {
             open: OpenSlots::new(store.read_to_ms()),
             cast,
@@ -357,7 +357,10 @@ impl Timer {
     }
 
     fn save_metrics(&mut self, _: &mut Context<Timer>) {
-        if let Some(counting) = self.counting().filter(|_| !self.stopped) {
+        if self.stopped || !self.metrics.is_due(self.cast.now_ms()) {
+            return;
+        }
+        if let Some(counting) = self.counting() {
             actix_rt::task::spawn_blocking(move || counting.save());
         }
     }
@@ -406,7 +409,7 @@ impl Actor for Timer {
         context.notify(Look);
         context.run_interval(SAVE_EVERY, Timer::save);
         context.run_interval(EXPIRE_EVERY, Timer::expire);
-        context.run_interval(metrics::EVERY, Timer::save_metrics);
+        context.run_interval(metrics::LOOK_EVERY, Timer::save_metrics);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::testing::{Client, request};
 /// Questions that are asked at most for something that has to come by itself.
 const QUESTIONS_MAX: usize = 200_000;
 
-fn name_server() -> (NodeHandle, SocketAddr) {
+pub(super) fn name_server() -> (NodeHandle, SocketAddr) {
     let config = NameServerConfig { scan_not_active_broker_interval: 10, ..NameServerConfig::default() };
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let part = NameServerPart { listen, config };
@@ -32,7 +32,7 @@ fn name_server() -> (NodeHandle, SocketAddr) {
     (node, address)
 }
 
-fn registration(address: &str, silence_max_ms: i64) -> Command {
+pub(super) fn registration(address: &str, silence_max_ms: i64) -> Command {
     let topics = ["t", "u"].map(|name| (Text::from(name), TopicConfig::default()));
     let table = TopicConfigTable { topic_config_table: topics.into(), ..TopicConfigTable::default() };
     let body = RegisterBrokerBody { topic_config_serialize_wrapper: table, ..RegisterBrokerBody::default() };
@@ -47,7 +47,7 @@ fn registration(address: &str, silence_max_ms: i64) -> Command {
     request::<RegisterBroker>(&header).with_body(Bytes::from(body.encode()))
 }
 
-fn brokers(client: &mut Client) -> usize {
+pub(super) fn brokers(client: &mut Client) -> usize {
     let answer = client.call(request::<GetBrokerClusterInfo>(&NoHeader));
     from_loose::<ClusterInfo>(&answer.body).unwrap().broker_addr_table.len()
 }

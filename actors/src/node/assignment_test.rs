@@ -106,6 +106,24 @@ fn a_broker_divides_queues_among_the_members_of_a_group() {
     node.stop_and_wait().expect("a clean stop");
 }
 
+/// 4.10: `serverLoadBalancerEnable` off.
+#[test]
+fn a_broker_that_shall_not_divide_queues_gives_all_to_everybody() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().expect("a small broker has one").config.server_load_balancer_enable = false;
+    let node = Node::start(config).expect("a small broker starts");
+    let mut client = Client::of(&node);
+    make_topic(&mut client, "T", 3, 6);
+    assert_eq!(ids(&mut client, &wish("a", "T")), Some(vec![0, 1, 2]), "a group without members too");
+    let _members = ["a", "b"].map(|name| join(&node, name));
+    for client_id in ["a", "b", "stranger"] {
+        assert_eq!(ids(&mut client, &wish(client_id, "T")), Some(vec![0, 1, 2]), "{client_id}");
+    }
+    assert_eq!(ids(&mut client, &wish("a", "Unknown")), None);
+    node.stop_and_wait().expect("a clean stop");
+}
+
 /// 3.6 #56.
 #[test]
 fn a_group_pops_a_topic_once_that_was_set_also_after_a_restart() {

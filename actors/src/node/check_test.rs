@@ -42,6 +42,49 @@ fn a_half_message_that_cannot_count_its_checks_is_asked_about_and_holds_up_no_ot
     node.stop_and_wait().expect("a clean stop");
 }
 
+/// What a commit has to note finds room, or the half message is refused with what it has and what it may have.
+#[test]
+fn a_half_message_with_a_level_or_a_time_leaves_its_commit_room_or_is_refused() {
+    for (wish, delay_ms) in [("DELAY\u{1}99\u{2}", 7_200_000), ("TIMER_DELAY_SEC\u{1}20\u{2}", 20_000)] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(NOW_MS));
+        let node = start(dir.path(), &clock);
+        let mut client = Client::of(&node);
+        let request = |len: usize| half_request("Full", &format!("{wish}long\u{1}{}\u{2}", "v".repeat(len)));
+        let mut refusals = Vec::new();
+        let full = (0..32_700).rev().find(|len| {
+            let answer = client.call(request(*len));
+            let is_refused = answer.response_code() == ResponseCode::MESSAGE_ILLEGAL;
+            refusals.extend(answer.remark.filter(|_| is_refused));
+            !is_refused
+        });
+        let full = full.expect("some length fits");
+        let told = "its properties have 32735 bytes, 32767 are the most, and half of a transaction with a level or a \
+                    time leaves 33 of them to its commit";
+        assert!(refusals.last().is_some_and(|remark| remark.ends_with(told)), "{:?}", refusals.last());
+        // Those that are a little shorter have room for the number of their checks, or for what the commit notes.
+        let rest = [10, 26, 40].map(|less| place(&client.call(request(full - less))));
+        let mut producer = produce_for(&node, "Payers");
+        clock.advance_ms(30_000);
+        let asked: Vec<Question> = (0..4).map(|_| Question::wait(&mut producer)).collect();
+        assert_eq!(asked.iter().map(Question::times).collect::<Vec<_>>(), [None, None, Some("1"), Some("1")]);
+        assert_eq!(asked[1].at(), rest[0], "it stays where it is");
+        for question in asked {
+            assert_eq!(end(&mut client, question.at(), TRANSACTION_COMMIT).code, 0, "{:?}", question.times());
+        }
+        clock.advance_ms(delay_ms);
+        let mut client = Client::of(&node);
+        for offset in 0..4 {
+            let message = wait_for(&mut client, "Paid", 1, offset);
+            assert_eq!(
+                (&message.body[..], message.properties.get("REAL_TOPIC")),
+                (&b"Full"[..], Some("Paid"))
+            );
+        }
+        node.stop_and_wait().expect("a clean stop");
+    }
+}
+
 /// What could never be committed is refused when it is sent.
 #[test]
 fn half_of_a_transaction_for_a_time_that_cannot_be_is_refused() {

@@ -7,15 +7,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::message::Message;
+use troupemq_codec::request::{GetTimerMetrics, TimerMetrics};
 use troupemq_store::ManualClock;
+use troupemq_store::tables::{TableFile, TimerMetricsTable};
 use troupemq_store::testing::GoldenStore;
 
 use super::delivery_test::wait_for;
 use super::timer_test::{copy, send, wait_for_count};
 use crate::config::NodeClock;
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, small_broker};
+use crate::testing::{Client, request, small_broker};
 
 /// A little after the last message of the set.
 const STOPPED_MS: i64 = 1_795_968_453_800;
@@ -86,6 +89,58 @@ fn what_waits_in_a_store_of_java_goes_on_to_its_end() {
             let message = Message::decode_all(answer.body).unwrap().remove(0);
             assert_ne!(message.properties.get("UNIQ_KEY"), Some("7F000001461B4E0E2F2A93A736EF0091"));
         });
+    }
+    node.stop_and_wait().expect("a clean stop");
+}
+
+/// `config/timermetrics`, once its version has gone beyond this one.
+fn metrics_behind(dir: &Path, counter: i64) -> TimerMetricsTable {
+    loop {
+        let table = TableFile::<TimerMetricsTable>::open(dir).expect("a whole file, whenever it is read").1;
+        if table.data_version.counter > counter {
+            return table;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// 4.4: written while the broker runs, and when it stops; ours goes on with Java's, and with its own.
+#[test]
+fn the_numbers_of_timers_that_java_left_are_gone_on_with_while_the_broker_runs() {
+    let golden = GoldenStore::unpack("delivery-clean");
+    let clock = Arc::new(ManualClock::at(STOPPED_MS));
+    let java = TableFile::<TimerMetricsTable>::open(&golden.dir()).unwrap().1;
+    assert!(java.timing_count.contains_key("GoldDelay"), "{java:?}");
+    let waiting = |client: &mut Client| {
+        let answer = client.call(request::<GetTimerMetrics>(&Default::default()));
+        let told: TimerMetrics = from_loose(&answer.body).unwrap();
+        told.timing_count.into_iter().map(|(topic, count)| (topic, count.count)).collect::<BTreeMap<_, _>>()
+    };
+    let counts = |table: &TimerMetricsTable| {
+        table
+            .timing_count
+            .iter()
+            .map(|(topic, metric)| (topic.clone(), metric.count))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let mut node = start(&golden.dir(), &clock);
+    let mut counter = java.data_version.counter;
+    for round in 0..2_i64 {
+        let mut client = Client::of(&node);
+        for at in 0..3 {
+            send(&mut client, "More", ("TIMER_DELAY_SEC", 7200), &format!("{round} {at}"));
+        }
+        while waiting(&mut client).get("More") != Some(&(3 * (round + 1))) {
+            std::thread::yield_now();
+        }
+        clock.advance_ms(30_000);
+        let table = metrics_behind(&golden.dir(), counter);
+        assert_eq!(counts(&table), waiting(&mut client), "while it runs");
+        node.stop_and_wait().expect("a clean stop");
+        let stopped = TableFile::<TimerMetricsTable>::open(&golden.dir()).unwrap().1;
+        assert_eq!(counts(&stopped), counts(&table), "and when it has stopped");
+        counter = stopped.data_version.counter;
+        node = start(&golden.dir(), &clock);
     }
     node.stop_and_wait().expect("a clean stop");
 }

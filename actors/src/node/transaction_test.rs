@@ -22,8 +22,8 @@ use crate::golden::{Frame, conversation};
 use crate::node::{Node, NodeHandle};
 use crate::testing::{Client, request, send_request, small_broker};
 
-const OPS: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
-const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
+pub(super) const OPS: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
+pub(super) const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
 
 /// A node whose broker is configured by `change`.
 pub(super) fn start_as(
@@ -125,7 +125,7 @@ impl Question {
 }
 
 /// The first message of a queue from an offset on, as soon as it is there.
-fn poll(client: &mut Client, topic: &str, offset: i64) -> Message {
+pub(super) fn poll(client: &mut Client, topic: &str, offset: i64) -> Message {
     loop {
         let answer = client.pull(topic, 0, offset, "*");
         if answer.code == 0 {

@@ -32,7 +32,7 @@ use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
 use crate::retry::next::NO_LEVEL_OF_SENT;
-use crate::send::check::{Marks, check_keys, check_order, check_sizes, check_zeros, illegal};
+use crate::send::check::{Marks, check_keys, check_order, check_room, check_sizes, check_zeros, illegal};
 use crate::send::count;
 use crate::send::inner_batch;
 use crate::send::light;
@@ -470,6 +470,7 @@ impl Bench {
         };
         let properties_len = record.properties_len();
         check_sizes(config, piece.body, properties_len)?;
+        check_room(properties_len, detour.as_ref().map_or(0, |detour| detour.room_bytes))?;
         light::check_size(config, &record, &light)?;
         let start = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes)?;

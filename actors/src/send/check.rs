@@ -64,6 +64,18 @@ pub fn check_sizes(config: &BrokerConfig, body: &[u8], properties_bytes: usize) 
     Ok(())
 }
 
+/// Refuses half of a transaction whose commit would not find the room to note when it is delivered.
+pub fn check_room(properties_bytes: usize, room_bytes: usize) -> Result<(), Refusal> {
+    if properties_bytes + room_bytes <= PROPERTIES_MAX_BYTES {
+        return Ok(());
+    }
+    let remark = format!(
+        "the message is illegal: its properties have {properties_bytes} bytes, {PROPERTIES_MAX_BYTES} are the most, \
+         and half of a transaction with a level or a time leaves {room_bytes} of them to its commit"
+    );
+    Err(Refusal::new(ResponseCode::MESSAGE_ILLEGAL, remark))
+}
+
 /// Refuses properties with so many zeros in a row that a recovery takes them for a sector the disk has lost.
 pub fn check_zeros(properties: PropertiesView<'_>) -> Result<(), Refusal> {
     let Some(zeros) = properties.zeros_beyond(ZEROS_MAX) else { return Ok(()) };

@@ -112,9 +112,14 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
 
 /// Sets a property if there is room for it in a record; tells whether it is set.
 pub fn set_if_room(properties: &mut Properties, name: &str, value: &str) -> bool {
+    set_within(properties, name, value, PROPERTIES_MAX_BYTES)
+}
+
+/// The same where a record's properties may have so many bytes.
+pub fn set_within(properties: &mut Properties, name: &str, value: &str, max_bytes: usize) -> bool {
     let mut longer = properties.clone();
     longer.set(name, value);
-    let fits = longer.encoded().len() <= PROPERTIES_MAX_BYTES;
+    let fits = longer.encoded().len() <= max_bytes;
     if fits {
         *properties = longer;
     }

@@ -3,7 +3,9 @@
 //!
 //! Invariants:
 //! - it is derived: what could not be saved is told, and holds nothing up;
-//! - timers are counted where waiting is allowed, at most once in [`EVERY`], and only if some came or went.
+//! - timers are counted where waiting is allowed, at most once in [`EVERY_MS`] while the node runs, and only if some
+//!   came or went;
+//! - the file of a store that Java wrote is gone on with, its version counted up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +22,10 @@ use super::answers::count;
 use crate::directory::Directory;
 
 /// How often it is written while timers come and go.
-pub(super) const EVERY: Duration = Duration::from_secs(30);
+const EVERY_MS: i64 = 30_000;
+/// How often it is looked whether it is time: real time only says when to look, what is due is judged by the clock of
+/// the node.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The file, and what of the timers it was written for.
 #[derive(Debug)]
@@ -29,6 +34,8 @@ pub(super) struct Metrics {
     version: DataVersion,
     /// Timers that waited and messages that were read when it was written.
     written_for: Option<(i64, i64)>,
+    /// When that was, epoch ms.
+    written_ms: i64,
 }
 
 /// Timers to be counted.
@@ -43,7 +50,7 @@ pub(super) struct Counting {
 
 impl Metrics {
     /// Goes on with the file of a store; one that cannot be read is left as it is.
-    pub(super) fn open(store_dir: &std::path::Path) -> Metrics {
+    pub(super) fn open(store_dir: &std::path::Path, now_ms: i64) -> Metrics {
         let opened = TableFile::<TimerMetricsTable>::open(store_dir);
         let (file, version) = match opened {
             Ok((file, table)) => (Some(file), table.data_version),
@@ -52,7 +59,12 @@ impl Metrics {
                 (None, DataVersion::default())
             }
         };
-        Metrics { file, version, written_for: None }
+        Metrics { file, version, written_for: None, written_ms: now_ms }
+    }
+
+    /// Whether it may be written again.
+    pub(super) fn is_due(&self, now_ms: i64) -> bool {
+        now_ms.saturating_sub(self.written_ms) >= EVERY_MS
     }
 
     /// Begins to count what a report is about, if something has changed.
@@ -62,14 +74,25 @@ impl Metrics {
         directory: &Arc<Directory>,
         now_ms: i64,
     ) -> Option<Counting> {
-        let counted = (report.pending, report.checkpoint.queue_offset);
+        let (file, version) = self.next((report.pending, report.checkpoint.queue_offset), now_ms)?;
+        Some(Counting { file, version, report, directory: directory.clone(), now_ms })
+    }
+
+    /// The file to be written for these timers that wait and messages that were read, with its version; none if it is
+    /// written for them already.
+    fn next(
+        &mut self,
+        counted: (i64, i64),
+        now_ms: i64,
+    ) -> Option<(TableFile<TimerMetricsTable>, DataVersion)> {
+        self.written_ms = now_ms;
         if self.written_for == Some(counted) {
             return None;
         }
         let file = self.file.clone()?;
         self.written_for = Some(counted);
         self.version = self.version.next(now_ms);
-        Some(Counting { file, version: self.version, report, directory: directory.clone(), now_ms })
+        Some((file, self.version))
     }
 }
 
@@ -89,5 +112,34 @@ impl Counting {
         let metric = |count| Metric { count, time_stamp: self.now_ms };
         let timing_count = counted.into_iter().map(|(topic, timers)| (topic, metric(timers.count))).collect();
         Ok(TimerMetricsTable { data_version: self.version, timing_count })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_written_after_half_a_minute_if_timers_came_or_went() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut metrics = Metrics::open(dir.path(), 1000);
+        assert!(!metrics.is_due(30_999) && metrics.is_due(31_000));
+        let mut count = |pending, now_ms| {
+            let version = metrics.next((pending, 7), now_ms).map(|(_, version)| version.counter);
+            (version, metrics.is_due(now_ms + 1))
+        };
+        assert_eq!(count(2, 31_000), (Some(1), false));
+        assert_eq!(count(2, 61_000), (None, false), "nothing came or went");
+        assert_eq!(count(1, 91_000), (Some(2), false));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config/timermetrics");
+        std::fs::create_dir_all(path.join("a folder")).unwrap();
+        let mut metrics = Metrics::open(dir.path(), 0);
+        assert!(metrics.next((1, 1), 0).is_none());
+        assert!(path.is_dir());
     }
 }

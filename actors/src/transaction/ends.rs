@@ -102,7 +102,8 @@ async fn store_together(cast: &BrokerCast, all: &[Begun]) -> Vec<Result<i64, Ref
         .iter()
         .zip(&detours)
         .map(|(half, detour)| {
-            let more = detour.as_ref().map_or(&[][..], |detour| &detour.properties[..]);
+            // The half message says already where it goes.
+            let more = detour.as_ref().map_or(&[][..], Detour::note);
             [half.record.properties().as_bytes(), more]
         })
         .collect();

@@ -7,15 +7,16 @@
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
-    CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELAY_MS,
-    TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET, UNIQ_KEY,
+    CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, PRODUCER_GROUP, PROPERTIES_MAX_BYTES, REAL_QUEUE_ID, REAL_TOPIC,
+    TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_CHECK_TIMES,
+    TRANSACTION_PREPARED_QUEUE_OFFSET, UNIQ_KEY,
 };
 use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys_flag};
 
 use crate::cast::BrokerCast;
 use crate::detour::{Detour, HALF_TOPIC, Wish};
 use crate::net::Refusal;
-use crate::send::{Own, set_if_room};
+use crate::send::{Own, set_within};
 use crate::timer::admit::TimeWish;
 
 /// Topic of the op messages. Java: `RMQ_SYS_TRANS_OP_HALF_TOPIC`.
@@ -97,8 +98,11 @@ impl<'a> HalfView<'a> {
 
     /// Where the message has to wait when it is committed.
     pub fn detour(&self, cast: &BrokerCast) -> Result<Option<Detour>, Refusal> {
-        let wish = Wish { level: self.level, time: self.time, tags: self.tags, ..Wish::default() };
-        cast.detours.find(&wish, self.topic, self.queue_id, cast.now_ms())
+        cast.detours.find(&self.wish(), self.topic, self.queue_id, cast.now_ms())
+    }
+
+    fn wish(&self) -> Wish<'a> {
+        Wish { level: self.level, time: self.time, tags: self.tags, ..Wish::default() }
     }
 
     /// The message as it is delivered; `pieces` are its properties and those of its detour.
@@ -125,10 +129,12 @@ impl<'a> HalfView<'a> {
         Own { record, tags_code: tags_code_of(self.tags) }
     }
 
-    /// The properties of a copy that was checked so often; none where they have no room for the number.
+    /// The properties of a copy that was checked so often; none where they have no room for the number, and for what a
+    /// commit notes.
     pub fn with_checks(&self, checks: i32) -> Option<Properties> {
         let mut properties = self.properties();
-        set_if_room(&mut properties, TRANSACTION_CHECK_TIMES, &checks.to_string()).then_some(properties)
+        let most = PROPERTIES_MAX_BYTES - self.wish().room_bytes();
+        set_within(&mut properties, TRANSACTION_CHECK_TIMES, &checks.to_string(), most).then_some(properties)
     }
 
     /// Its properties as they are.
