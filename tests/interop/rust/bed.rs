@@ -109,15 +109,25 @@ pub(crate) struct Inbox(Arc<Mutex<Vec<Received>>>);
 
 impl Inbox {
     pub(crate) async fn listen(&self, consumer: ConsumerBuilder) -> Result<Listener, Fault> {
+        self.settle(consumer, |_| Settled::Done).await
+    }
+
+    /// Listens and settles each message as it is told.
+    pub(crate) async fn settle(
+        &self,
+        consumer: ConsumerBuilder,
+        settled: impl Fn(&Received) -> Settled + Send + Sync + 'static,
+    ) -> Result<Listener, Fault> {
         let inbox = self.clone();
-        let listener = consumer.listen(move |message| {
+        let listener = consumer.listen(move |message: Received| {
+            let settled = settled(&message);
             inbox.add(message);
-            async { Settled::Done }
+            async move { settled }
         });
         Ok(listener.await?)
     }
 
-    pub(crate) fn add(&self, message: Received) {
+    fn add(&self, message: Received) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message);
     }
 

@@ -11,73 +11,21 @@ use troupemq::{Compression, Message, Outcome as Settled, PullRequest, PullStatus
 use crate::bed::{Bed, Inbox, check, equal, now_ms, send, text, within};
 use crate::{Outcome, Scenario};
 
-pub(crate) const SCENARIOS: &[Scenario] = &[
-    Scenario {
-        name: "send-every-way",
-        holds: "3.1, 3.2: one, one-way, batch, chosen queue, by key",
-        body: |b| Box::pin(every_way(b)),
-    },
-    Scenario {
-        name: "send-later",
-        holds: "3.3 #24, #25: by level, after a time, at a time, never early",
-        body: |b| Box::pin(later(b)),
-    },
-    Scenario {
-        name: "send-compressed",
-        holds: "1.9: zlib, LZ4, zstd, stored small and delivered plain",
-        body: |b| Box::pin(compressed(b)),
-    },
-    Scenario {
-        name: "push-shared",
-        holds: "3.6 #50, #52: two share, one leaves, the other takes over",
-        body: |b| Box::pin(shared(b, false)),
-    },
-    Scenario {
-        name: "push-assigned-by-broker",
-        holds: "3.6 #56: the broker shares the queues out",
-        body: |b| Box::pin(shared(b, true)),
-    },
-    Scenario {
-        name: "push-broadcast",
-        holds: "3.8 #71: every member gets everything from its start on",
-        body: |b| Box::pin(broadcast(b)),
-    },
-    Scenario {
-        name: "push-tags",
-        holds: "3.7 #58, #60: alternatives, and tags with the same hash",
-        body: |b| Box::pin(tags(b)),
-    },
-    Scenario {
-        name: "push-sql",
-        holds: "3.7 #63: SQL92 over properties and the tag; a missing property selects nothing",
-        body: |b| Box::pin(sql(b)),
-    },
-    Scenario {
-        name: "offset-reset-live",
-        holds: "3.9 #82, #83: a live group goes on where it was reset to",
-        body: |b| Box::pin(reset_live(b)),
-    },
-    Scenario {
-        name: "push-goes-on",
-        holds: "3.8 #73: progress kept at the end, the next member gets the rest",
-        body: |b| Box::pin(goes_on(b)),
-    },
-    Scenario {
-        name: "pull-by-hand",
-        holds: "3.8 #67, #68, #70: statuses, ends, times, commits",
-        body: |b| Box::pin(by_hand(b)),
-    },
-    Scenario {
-        name: "request-reply",
-        holds: "3.12 #113: a reply comes to who asked, and no reply ends in time",
-        body: |b| Box::pin(request_reply(b)),
-    },
-    Scenario {
-        name: "traced",
-        holds: "6.8: both sides of a message are traced",
-        body: |b| Box::pin(traced(b)),
-    },
-];
+pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
+    "send-every-way", "3.1, 3.2: one, one-way, batch, chosen queue, by key" => every_way;
+    "send-later", "3.3 #24, #25: by level, after a time, at a time, never early" => later;
+    "send-compressed", "1.9: zlib, LZ4, zstd, stored small and delivered plain" => compressed;
+    "push-shared", "3.6 #50, #52: two share, one leaves, the other takes over" => shared_by_members;
+    "push-assigned-by-broker", "3.6 #56: the broker shares the queues out" => shared_by_broker;
+    "push-broadcast", "3.8 #71: every member gets everything from its start on" => broadcast;
+    "push-tags", "3.7 #58, #60: alternatives, and tags with the same hash" => tags;
+    "push-sql", "3.7 #63: SQL92 over properties and the tag; a missing property selects nothing" => sql;
+    "offset-reset-live", "3.9 #82, #83: a live group goes on where it was reset to" => reset_live;
+    "push-goes-on", "3.8 #73: progress kept at the end, the next member gets the rest" => goes_on;
+    "pull-by-hand", "3.8 #67, #68, #70: statuses, ends, times, commits" => by_hand;
+    "request-reply", "3.12 #113: a reply comes to who asked, and no reply ends in time" => request_reply;
+    "traced", "6.8: both sides of a message are traced" => traced;
+};
 
 async fn every_way(b: Bed) -> Outcome {
     let topic = b.topic(4).await?;
@@ -154,6 +102,14 @@ async fn compressed(b: Bed) -> Outcome {
         check(bytes < plain / 10, format!("{bytes} bytes are not compressed"))?;
     }
     Ok(())
+}
+
+async fn shared_by_members(b: Bed) -> Outcome {
+    shared(b, false).await
+}
+
+async fn shared_by_broker(b: Bed) -> Outcome {
+    shared(b, true).await
 }
 
 async fn shared(b: Bed, by_broker: bool) -> Outcome {

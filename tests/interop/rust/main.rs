@@ -6,6 +6,13 @@
 //! - a scenario waits for what must come, at most [`PATIENCE`].
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what came of each scenario is printed")]
 
+/// Scenarios by name and the behaviour that each pins down.
+macro_rules! scenarios {
+    ($($name:literal, $holds:literal => $body:ident;)*) => {
+        &[$($crate::Scenario { name: $name, holds: $holds, body: |bed| Box::pin($body(bed)) }),*]
+    };
+}
+
 mod bed;
 mod delivery;
 mod everyday;
