@@ -22,6 +22,32 @@ final class Tool {
         nameServer = bed.target.nameServer();
     }
 
+    /**
+     * The tools' clients wait at their end until a thread looks up from its queue, each three seconds; it does when it is
+     * interrupted, and otherwise goes on.
+     */
+    private static final Thread WAKER = new Thread(() -> {
+        while (true) {
+            Thread[] all = new Thread[Thread.activeCount() + 64];
+            int count = Thread.enumerate(all);
+            for (int i = 0; i < count; i++) {
+                if (all[i].getName().startsWith("NettyEventExecutor")) {
+                    all[i].interrupt();
+                }
+            }
+            try {
+                Thread.sleep(100);
+            } catch (InterruptedException e) {
+                return;
+            }
+        }
+    }, "waker");
+
+    static {
+        WAKER.setDaemon(true);
+        WAKER.start();
+    }
+
     /** The tool adds its sub-commands at each start and takes the first of a name, whose clients are shut down by then. */
     private static void forgetCommands() {
         try {
