@@ -65,7 +65,7 @@ impl Geometry {
 }
 
 /// One message under one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Entry {
     pub(crate) hash: u32,
     pub(crate) log_offset: u64,
@@ -351,9 +351,23 @@ impl IndexFile {
             header.end_log_offset = entry.log_offset;
         }
         header.next_entry = count + 1;
+        self.clear_behind(count);
         self.adopt(&header);
         self.write_header();
         Ok(())
+    }
+
+    /// Zeroes what was put behind the first `count` entries, also what the head does not know of: fewer may follow.
+    fn clear_behind(&self, count: u32) {
+        let known = self.next_entry.load(Ordering::Relaxed);
+        for number in count + 1..self.geometry.entries {
+            // Where nothing was written, blocks may be missing.
+            match self.entry(number) == Entry::default() {
+                false => self.write_entry(number, &Entry::default()),
+                true if number < known => {}
+                true => break,
+            }
+        }
     }
 
     /// Forces the file to the disk if it has entries that are not there yet.
@@ -456,6 +470,27 @@ mod tests {
         assert_eq!(found(&file, 10, 0, i64::MAX), [] as [u64; 0]);
         assert_eq!(file.header().slots_used, 7);
         assert_eq!(file.header().next_entry, 31);
+    }
+
+    #[test]
+    fn a_cut_leaves_nothing_behind_the_entries_it_keeps() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        for number in 0..30 {
+            // The one of hash and place 0 is in the midst of what is cut off.
+            let log_offset = if number == 20 { 0 } else { u64::from(number) * 100 };
+            file.put(number % 10, log_offset, 5_000).unwrap();
+            if number == 27 {
+                file.write_header();
+            }
+        }
+        // The head in the file does not know of the last two.
+        let again = IndexFile::open(file.path().to_path_buf(), GEOMETRY).unwrap();
+        assert_eq!(again.entries(), 29);
+        again.cut(10).unwrap();
+        assert_eq!(again.entries(), 10);
+        assert!((10..40).all(|number| again.entry(number) == Entry::default()));
+        assert_eq!(found(&again, 8, 0, i64::MAX), [800]);
     }
 
     #[test]
