@@ -339,9 +339,20 @@ impl ConsumeQueue {
         Ok(self.extension.get_or_init(|| opened))
     }
 
-    /// Whether its last unit points into an extension that has nothing there.
-    pub(crate) fn lacks_extension(&self, last: &Unit) -> bool {
-        is_address(last.tags_code) && self.read_extension(last.tags_code).is_none()
+    /// Whether its last message points into an extension that has nothing there; `last` is its last unit.
+    pub(crate) fn lacks_extension(&self, last: &Unit) -> Result<bool, StoreError> {
+        let first = self.first_byte().unwrap_or(0);
+        let (mut last, mut position) = (*last, self.end.load(Ordering::Acquire));
+        // A hole points nowhere: those in front of it may.
+        while last.is_hole() {
+            position -= self.kind().unit_bytes();
+            let before = position.checked_sub(self.kind().unit_bytes()).filter(|before| *before >= first);
+            match before.map(|before| self.peek(before)).transpose()? {
+                Some(Found::Unit(unit)) => last = unit,
+                _ => return Ok(false),
+            }
+        }
+        Ok(is_address(last.tags_code) && self.read_extension(last.tags_code).is_none())
     }
 
     #[cold]

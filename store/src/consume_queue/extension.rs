@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::{QueueFile, QueueFiles};
 use crate::error::StoreError;
-use crate::paths::without_unreadable;
+use crate::paths::{remove, without_unreadable};
 use crate::segments::list_files;
 
 /// Bytes of a unit without bits.
@@ -57,26 +57,38 @@ pub(crate) fn is_address(tags_code: i64) -> bool {
 
 impl QueueExtension {
     /// The extension in `dir`, below the folder of the store; `new_bytes` is the size of files if there is none yet.
-    /// What cannot be read is put aside: its addresses answer nothing, and no unit gets one of them again.
+    /// What cannot be read is put aside, what does not fit is removed with all behind it: its addresses answer nothing,
+    /// and the queue is made again if it ends with such. No unit gets an address again of an extension that is lost.
     pub(crate) fn open(store: &Path, dir: PathBuf, new_bytes: u64) -> Result<QueueExtension, StoreError> {
         let mut used_to = 0;
         without_unreadable(store, || QueueExtension::open_once(dir.clone(), new_bytes, &mut used_to))
     }
 
     fn open_once(dir: PathBuf, new_bytes: u64, used_to: &mut u64) -> Result<QueueExtension, StoreError> {
-        let found = list_files(&dir)?;
-        let file_bytes = found.first().map_or(new_bytes, |first| first.len);
-        *used_to = found.iter().map(|file| file.start + file.len).fold(*used_to, u64::max);
-        // What does not fit is not read: its addresses answer nothing, and filters look at the messages.
-        let fits = found.windows(2).all(|pair| pair[0].start + file_bytes == pair[1].start);
-        let found = if fits { found } else { Vec::new() };
-        let file = |found: &crate::segments::SegmentFile| {
-            Arc::new(QueueFile::existing(&dir, found.start, found.len))
+        let mut found = list_files(&dir)?;
+        let file_bytes = match &found[..] {
+            [] => new_bytes,
+            [only] => only.len,
+            [first, second, ..] => second.start - first.start,
         };
-        let files: Vec<_> = found.iter().filter(|file| file.len == file_bytes).map(file).collect();
-        let extension =
-            QueueExtension { dir, file_bytes, files: QueueFiles::found(files), end: AtomicU64::new(0) };
-        let end = match extension.files.list().is_empty() {
+        *used_to = found.iter().map(|file| file.start + file_bytes).fold(*used_to, u64::max);
+        let mut expected = found.first().map(|first| first.start);
+        let sound = found.iter().take_while(|file| {
+            let fits = file.len == file_bytes && expected == Some(file.start);
+            expected = Some(file.start + file_bytes);
+            fits && file_bytes > HEAD_BYTES as u64 + END_BYTES
+        });
+        let sound = sound.count();
+        // From the end on: a kill in between leaves a row.
+        for file in found.drain(sound..).rev() {
+            tracing::warn!(file = %file.path.display(), "file does not fit the extension and is removed");
+            remove(&file.path)?;
+        }
+        let file_bytes = if found.is_empty() { new_bytes } else { file_bytes };
+        let files = found.iter().map(|found| Arc::new(QueueFile::existing(&dir, found.start, found.len)));
+        let files = QueueFiles::found(files.collect());
+        let extension = QueueExtension { dir, file_bytes, files, end: AtomicU64::new(0) };
+        let end = match found.is_empty() {
             true => used_to.next_multiple_of(file_bytes),
             false => extension.find_end()?,
         };
@@ -221,6 +233,31 @@ mod tests {
         for wrong in [0, address + 1, address + 20, address + 1000, ADDRESS_MAX] {
             assert_eq!(extension.read(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn files_that_a_crash_left_short_long_or_alone_are_no_obstacle() {
+        for (damaged, len) in
+            [(0, 0), (0, 10), (0, 64), (0, 1_128), (1, 0), (1, 64), (2, 0), (2, 64), (2, 1_128)]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let open = || QueueExtension::open(dir.path(), dir.path().join("x"), 128).unwrap();
+            let addresses: Vec<_> = (0..9).map(|number| open().append(&unit(number, 14)).unwrap()).collect();
+            let path = dir.path().join("x").join(super::super::files::file_name(damaged * 128));
+            std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
+            let extension = open();
+            for (number, address) in (0..).zip(&addresses) {
+                let kept = number < damaged.cast_signed() * 3;
+                assert_eq!(extension.read(*address), kept.then(|| unit(number, 14)), "{damaged} {len}");
+            }
+            let address = extension.append(&unit(7, 14)).unwrap();
+            assert_eq!(open().read(address), Some(unit(7, 14)), "{damaged} {len}");
+        }
+        // One whose other files are gone is as large as it is.
+        let dir = tempfile::tempdir().unwrap();
+        let open = |bytes| QueueExtension::open(dir.path(), dir.path().join("x"), bytes).unwrap();
+        let address = open(128).append(&unit(1, 14)).unwrap();
+        assert_eq!(open(4096).read(address), Some(unit(1, 14)));
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl DispatchWriter {
         }
         match self.put(queue, unit, record.bytes())? {
             Put::Appended => return Ok(()),
-            Put::Known if agrees(queue, &unit) => return Ok(()),
+            Put::Known if agrees(queue, &unit, record.store_timestamp_ms()) => return Ok(()),
             Put::Known => make_room(queue, &unit, is_whole)?,
             Put::Gap { .. } if !is_whole => return Err(Left::Gap),
             Put::Gap { .. } => queue.bridge(unit.queue_offset)?,
@@ -161,13 +161,19 @@ impl DispatchWriter {
     }
 }
 
-/// Whether the queue has this unit in its place.
-fn agrees(queue: &ConsumeQueue, wanted: &Unit) -> bool {
-    queue.unit(wanted.queue_offset).is_some_and(|unit| {
+/// Whether the queue has this unit in its place, and nothing of another message in its extension.
+fn agrees(queue: &ConsumeQueue, wanted: &Unit, stored_ms: i64) -> bool {
+    let is_there = queue.unit(wanted.queue_offset).is_some_and(|unit| {
         let is_same_place = (unit.log_offset, unit.size) == (wanted.log_offset, wanted.size);
         // The delay levels may have changed since; a time of delivery that was given holds.
         is_same_place && (queue.is_schedule() || unit.tags_code == wanted.tags_code)
-    })
+    });
+    // A unit that lost its end points to the first one of the extension.
+    let has_own = || {
+        let own = queue.extension_unit(wanted.queue_offset);
+        own.is_none_or(|own| own.store_timestamp_ms == stored_ms)
+    };
+    is_there && has_own()
 }
 
 /// Takes out what the queue has in place of a unit: a damaged one, or the units of a topic that was deleted and made

@@ -75,6 +75,52 @@ fn a_changed_unit_is_mended_from_the_log() {
 }
 
 #[test]
+fn a_unit_that_lost_its_end_has_nothing_of_another_message() {
+    let dir = tempfile::tempdir().unwrap();
+    let open_now = |now_ms| {
+        let config = StoreConfig { queue_extension_enabled: true, ..StoreConfig::in_dir(dir.path()) };
+        open(config, Arc::new(ManualClock::at(now_ms))).unwrap()
+    };
+    let mut store = open_now(1_000);
+    append(&mut store, "T", 3);
+    let queue = store.queues.open_or_create("T", 0).unwrap();
+    let mut batch = AppendBatch::default();
+    let record =
+        NewRecord { topic: "T", body: b"body", properties: &[b"TAGS\x01TagA\x02"], ..NewRecord::PLAIN };
+    record.encode(&mut batch.bytes).unwrap();
+    batch.push(0, queue, 1, 2_598_919);
+    store.log.append(&mut batch, 2_000).unwrap();
+    dispatch_all(&mut store);
+    drop(store);
+    let path = dir.path().join("consumequeue/T/0/00000000000000000000");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[20 * 3 + 14..20 * 4].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    let store = open_now(3_000);
+    let own = store.queues.get("T", 0).unwrap().extension_unit(3).unwrap();
+    assert_eq!((own.store_timestamp_ms, own.tags_code), (2_000, 2_598_919));
+}
+
+#[test]
+fn a_queue_that_ends_with_holes_is_made_again_when_its_extension_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let open_now = |now_ms| {
+        let config = StoreConfig { queue_extension_enabled: true, ..StoreConfig::in_dir(dir.path()) };
+        open(config, Arc::new(ManualClock::at(now_ms))).unwrap()
+    };
+    let mut store = open_now(1_000);
+    append(&mut store, "T", 3);
+    dispatch_all(&mut store);
+    store.queues.get("T", 0).unwrap().bridge(5).unwrap();
+    drop(store);
+    std::fs::remove_dir_all(dir.path().join("consumequeue_ext")).unwrap();
+    let store = open_now(2_000);
+    let queue = store.queues.get("T", 0).unwrap();
+    let own = queue.units(0, 10).map(|unit| queue.extension_unit(unit.queue_offset).map(|own| own.tags_code));
+    assert_eq!(own.collect::<Vec<_>>(), [Some(2_598_919); 3]);
+}
+
+#[test]
 fn lost_messages_leave_holes_that_later_starts_understand() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open_dir(dir.path());
