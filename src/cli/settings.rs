@@ -30,7 +30,7 @@ const FILE: &str = "troupemq.toml";
 /// Beginning of the variables that are settings.
 const PREFIX: &str = "TROUPEMQ_";
 /// Variables with that beginning that are none.
-const OTHER_VARIABLES: [&str; 2] = ["TROUPEMQ_CONFIG", "TROUPEMQ_CRASH_AT"];
+const OTHER_VARIABLES: [&str; 3] = ["TROUPEMQ_CONFIG", "TROUPEMQ_CRASH_AT", "TROUPEMQ_REFUSE_AT"];
 
 /// All settings of a daemon, and where each that is not a default comes from.
 #[derive(Debug, Clone, Default)]

@@ -9,7 +9,7 @@
 //! | feature | what a place can do | who asks for it |
 //! |---|---|---|
 //! | `testing` | refuse, do half and refuse, or wait | a test of the same process, with `arm` and `hold_up` |
-//! | `crash-points` | end the process as `kill -9` does | `tests/crash`, with the variable `TROUPEMQ_CRASH_AT` |
+//! | `crash-points` | end the process as `kill -9` does, or refuse | `tests/crash`, by the environment: `crash.rs` |
 
 #[cfg(any(test, feature = "crash-points"))]
 mod crash;
@@ -125,6 +125,8 @@ pub(crate) fn disk(dir: &Path) -> Option<DiskUse> {
 fn refusal(op: Op, path: &Path) -> io::Result<()> {
     #[cfg(any(test, feature = "testing"))]
     refusal::at(op, path)?;
+    #[cfg(feature = "crash-points")]
+    crash::refusal(op, path)?;
     let _unused = (op, path);
     Ok(())
 }

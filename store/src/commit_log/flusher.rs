@@ -62,6 +62,7 @@ impl LogFlusher {
         for segment in self.touched(from, to) {
             segment.sync().map_err(|error| self.poison.set(error))?;
         }
+        tracing::trace!(to, "the log is on the disk");
         self.positions.set_flushed_to(to);
         self.positions.set_flushed_ms(store_ms);
         self.drop_pages(to);

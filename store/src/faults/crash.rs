@@ -1,11 +1,15 @@
-//! Crash points: the process ends as by `kill -9`, at a moment that the environment names.
+//! Crash points: the process ends as by `kill -9`, at a moment that the environment names; or the operating system
+//! seems to refuse, from such a moment on.
 //!
 //! Invariants:
-//! - without the variable `TROUPEMQ_CRASH_AT` nothing ever ends here;
+//! - without the variables `TROUPEMQ_CRASH_AT` and `TROUPEMQ_REFUSE_AT` nothing ever ends or is refused here;
 //! - a text that names no moment ends the process at once: a test that means nothing must not pass.
 //!
-//! The text is `WHEN:OP:PLACE:N`: `before`, `midst` or `after`; an operation in lower case; a part of the file's
-//! path; how many such moments pass before it. Example: `after:rename:consumerOffset:1`.
+//! `TROUPEMQ_CRASH_AT` is `WHEN:OP:PLACE:N`: `before`, `midst` or `after`; an operation in lower case; a part of the
+//! file's path; how many such moments pass before it. Example: `after:rename:consumerOffset:1`.
+//!
+//! `TROUPEMQ_REFUSE_AT` is `OP:PLACE:N:TIMES:ERRNO`: how many operations pass, how many are refused then, and with
+//! which error. Example: `write:/commitlog/:5:10:28`.
 
 #[cfg(feature = "crash-points")]
 use std::path::Path;
@@ -32,16 +36,7 @@ impl Plan {
             "after" => When::After,
             _ => return None,
         };
-        let op = match op {
-            "create" => Op::Create,
-            "allocate" => Op::Allocate,
-            "write" => Op::Write,
-            "flush" => Op::Flush,
-            "rename" => Op::Rename,
-            "remove" => Op::Remove,
-            "store" => Op::Store,
-            _ => return None,
-        };
+        let op = op_of(op)?;
         Some(Plan { when, op, place: place.to_owned(), nth: nth.parse().ok()?, seen: AtomicU64::new(0) })
     }
 
@@ -54,18 +49,86 @@ impl Plan {
     }
 }
 
+/// Operations that are refused.
+#[derive(Debug)]
+struct Refusals {
+    op: Op,
+    place: String,
+    nth: u64,
+    times: u64,
+    errno: i32,
+    seen: AtomicU64,
+}
+
+impl Refusals {
+    fn parse(text: &str) -> Option<Refusals> {
+        let [op, place, nth, times, errno] = text.split(':').collect::<Vec<_>>().try_into().ok()?;
+        Some(Refusals {
+            op: op_of(op)?,
+            place: place.to_owned(),
+            nth: nth.parse().ok()?,
+            times: times.parse().ok()?,
+            errno: errno.parse().ok()?,
+            seen: AtomicU64::new(0),
+        })
+    }
+
+    /// The refusal of this operation, if it is one of those.
+    fn at(&self, op: Op, path: &str) -> std::io::Result<()> {
+        if op != self.op || !path.contains(&self.place) {
+            return Ok(());
+        }
+        let seen = self.seen.fetch_add(1, Ordering::Relaxed);
+        match seen.checked_sub(self.nth) {
+            Some(nth) if nth < self.times => Err(std::io::Error::from_raw_os_error(self.errno)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn op_of(text: &str) -> Option<Op> {
+    Some(match text {
+        "create" => Op::Create,
+        "allocate" => Op::Allocate,
+        "write" => Op::Write,
+        "flush" => Op::Flush,
+        "rename" => Op::Rename,
+        "remove" => Op::Remove,
+        "store" => Op::Store,
+        _ => return None,
+    })
+}
+
+/// What a variable of the environment says; what cannot be understood ends the process.
+#[cfg(feature = "crash-points")]
+fn read<T>(variable: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let text = std::env::var(variable).ok()?;
+    let plan = parse(&text);
+    if plan.is_none() {
+        eprintln!("{variable}={text} names no moment");
+        end();
+    }
+    plan
+}
+
+/// Refuses if it is the operation to be refused.
+#[cfg(feature = "crash-points")]
+pub(super) fn refusal(op: Op, path: &Path) -> std::io::Result<()> {
+    static PLAN: std::sync::LazyLock<Option<Refusals>> =
+        std::sync::LazyLock::new(|| read("TROUPEMQ_REFUSE_AT", Refusals::parse));
+    match &*PLAN {
+        Some(plan) => plan.at(op, &path.to_string_lossy()).inspect_err(|_| {
+            eprintln!("refused {op:?} {}", path.display());
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Ends the process if this is the moment.
 #[cfg(feature = "crash-points")]
 pub(super) fn at(when: When, op: Op, path: &Path) {
-    static PLAN: std::sync::LazyLock<Option<Plan>> = std::sync::LazyLock::new(|| {
-        let text = std::env::var("TROUPEMQ_CRASH_AT").ok()?;
-        let plan = Plan::parse(&text);
-        if plan.is_none() {
-            eprintln!("TROUPEMQ_CRASH_AT={text} names no moment");
-            end();
-        }
-        plan
-    });
+    static PLAN: std::sync::LazyLock<Option<Plan>> =
+        std::sync::LazyLock::new(|| read("TROUPEMQ_CRASH_AT", Plan::parse));
     if let Some(plan) = &*PLAN
         && plan.strikes(when, op, &path.to_string_lossy())
     {
@@ -95,6 +158,20 @@ mod tests {
         assert!(!plan.strikes(When::After, Op::Rename, "/s/commitlog/0"));
         assert!(plan.strikes(When::After, Op::Rename, path));
         assert!(!plan.strikes(When::After, Op::Rename, path));
+    }
+
+    #[test]
+    fn refusals_begin_at_their_turn_and_end_after_their_number() {
+        let plan = Refusals::parse("write:/commitlog/:1:2:28").unwrap();
+        let refused = |op, path| plan.at(op, path).err().and_then(|error| error.raw_os_error());
+        let path = "/s/commitlog/0";
+        assert_eq!(refused(Op::Write, path), None);
+        assert_eq!((refused(Op::Flush, path), refused(Op::Write, "/s/index/0")), (None, None));
+        assert_eq!((refused(Op::Write, path), refused(Op::Write, path)), (Some(28), Some(28)));
+        assert_eq!(refused(Op::Write, path), None);
+        for text in ["", "write:/x:1:2", "think:/x:1:2:28", "write:/x:1:2:no"] {
+            assert!(Refusals::parse(text).is_none(), "{text}");
+        }
     }
 
     #[test]
