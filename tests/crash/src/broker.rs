@@ -1,7 +1,8 @@
 //! The broker's process.
 //!
 //! Invariants:
-//! - it dies of `SIGKILL` or ends in order, anything else is a fault: an abort, a panic, an exit by itself;
+//! - it dies of `SIGKILL` or ends in order, anything else is a fault: an abort, a panic, an exit by itself, unless the
+//!   system refused it something: then it may end with a code that says so, and names the cause;
 //! - its log goes to a file beside the store, all starts one after the other.
 
 use std::fs::{File, OpenOptions};
@@ -16,10 +17,13 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::Fault;
-use crate::moment::Moment;
+use crate::moment::{Moment, Refusal};
 
 /// Longest time from a start to the first line, and from a signal to the end.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What it logs: also how far the log is on the disk.
+const LOG: &str = "info,troupemq_store::commit_log::flusher=trace";
 
 /// How brokers of one life are started.
 #[derive(Debug)]
@@ -31,6 +35,28 @@ pub(crate) struct Recipe {
     pub(crate) flush: &'static str,
 }
 
+/// What happens to a broker besides being killed from outside.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Harm {
+    /// Nothing.
+    None,
+    /// It dies at a chosen operation.
+    Dies(Moment),
+    /// The system refuses it something.
+    Refused(Refusal),
+}
+
+/// How a broker came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was killed from outside.
+    Killed,
+    /// It died at its moment.
+    Struck,
+    /// It gave up because the system refused it something.
+    GaveUp,
+}
+
 /// A running broker with its name server.
 #[derive(Debug)]
 pub(crate) struct Broker {
@@ -40,11 +66,11 @@ pub(crate) struct Broker {
 }
 
 impl Recipe {
-    /// Starts a broker, which dies at `moment` if one is given: none if it did before it served.
-    pub(crate) async fn start(&self, moment: Option<&Moment>) -> Result<Option<Broker>, Fault> {
+    /// Starts a broker to which `harm` is done: how it ended if it did before it served.
+    pub(crate) async fn start(&self, harm: &Harm) -> Result<Result<Broker, Ended>, Fault> {
         let log = OpenOptions::new().create(true).append(true).open(&self.log);
         let log = log.map_err(Fault::of("cannot open the log"))?;
-        let mut process = self.command(log, moment).spawn().map_err(Fault::of("cannot start the broker"))?;
+        let mut process = self.command(log, harm).spawn().map_err(Fault::of("cannot start the broker"))?;
         let stdout = process.stdout.take().expect("stdout is piped");
         let mut lines = BufReader::new(stdout).lines();
         let first = timeout(PATIENCE, lines.next_line()).await;
@@ -54,26 +80,25 @@ impl Recipe {
         };
         let Some(greeting) = greeting else {
             let status = process.wait().await.map_err(Fault::of("cannot wait for the broker"))?;
-            return match moment {
-                Some(_) if status.signal() == Some(9) => Ok(None),
-                _ => Err(Fault(format!("the broker does not start: {status}"))),
-            };
+            let ended =
+                harm.end(&status).ok_or_else(|| Fault(format!("the broker does not start: {status}")));
+            return Ok(Err(ended?));
         };
         let after = |words: &str| -> Option<SocketAddr> {
             let (_, rest) = greeting.split_once(words)?;
             rest.split([',', ';', ' ']).next()?.parse().ok()
         };
         match (after("name server on "), after("broker b on ")) {
-            (Some(name_server), Some(address)) => Ok(Some(Broker { process, name_server, address })),
+            (Some(name_server), Some(address)) => Ok(Ok(Broker { process, name_server, address })),
             _ => Err(Fault(format!("a greeting without addresses: {greeting}"))),
         }
     }
 
-    fn command(&self, log: File, moment: Option<&Moment>) -> Command {
+    fn command(&self, log: File, harm: &Harm) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(["--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--broker-name", "b"])
-            .args(["--log", "info", "--flush", self.flush])
+            .args(["--log", LOG, "--flush", self.flush])
             .arg("--store-dir")
             .arg(&self.store)
             .arg("--config")
@@ -82,20 +107,31 @@ impl Recipe {
             .stdout(Stdio::piped())
             .stderr(log)
             .kill_on_drop(true);
-        if let Some(moment) = moment {
-            command.env("TROUPEMQ_CRASH_AT", moment.to_string());
+        match harm {
+            Harm::None => {}
+            Harm::Dies(moment) => drop(command.env("TROUPEMQ_CRASH_AT", moment.to_string())),
+            Harm::Refused(refusal) => drop(command.env("TROUPEMQ_REFUSE_AT", refusal.to_string())),
         }
         command
     }
 }
 
+impl Harm {
+    /// The end that this harm explains.
+    fn end(&self, status: &ExitStatus) -> Option<Ended> {
+        match self {
+            Harm::Dies(_) if status.signal() == Some(9) => Some(Ended::Struck),
+            Harm::Refused(_) if status.code().is_some_and(|code| (1..100).contains(&code)) => {
+                Some(Ended::GaveUp)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Broker {
-    /// Lets it run for a while, then kills it. Tells whether it had died by itself, as it was told.
-    pub(crate) async fn kill_after(
-        &mut self,
-        time: Duration,
-        moment: Option<&Moment>,
-    ) -> Result<bool, Fault> {
+    /// Lets it run for a while, then kills it, unless it has ended by then.
+    pub(crate) async fn kill_after(&mut self, time: Duration, harm: &Harm) -> Result<Ended, Fault> {
         let (status, by_itself) = match timeout(time, self.process.wait()).await {
             Ok(status) => (status, true),
             Err(_) => {
@@ -104,10 +140,9 @@ impl Broker {
             }
         };
         let status = status.map_err(Fault::of("cannot wait for the broker"))?;
-        match (status.signal(), by_itself, moment) {
-            (Some(9), true, Some(_)) => Ok(true),
-            (Some(9), false, _) => Ok(false),
-            _ => Err(Fault(format!("the broker ended by itself: {status}"))),
+        match (status.signal(), by_itself) {
+            (Some(9), false) => Ok(Ended::Killed),
+            _ => harm.end(&status).ok_or_else(|| Fault(format!("the broker ended by itself: {status}"))),
         }
     }
 

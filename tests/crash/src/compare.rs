@@ -4,7 +4,7 @@
 //! - where nothing has expired, files are compared byte by byte;
 //! - where something has, a rebuild knows less than the broker did: then what both can know is compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use troupemq_store::inspect::StoreView;
@@ -13,6 +13,9 @@ use crate::Fault;
 
 /// Filler in front of the first message of a queue.
 const FILLER_BYTES: u32 = i32::MAX.unsigned_abs();
+
+/// What is below is no tags, but a place in an extension.
+const TAGS_MIN: i64 = i32::MIN as i64;
 
 /// Compares all files of these folders.
 pub(crate) fn same_files(one: &Path, other: &Path, folders: &[&str]) -> Result<(), Fault> {
@@ -68,22 +71,28 @@ fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, Fault> {
 pub(crate) fn same_units(one: &Path, other: &Path, log_min: u64) -> Result<(), Fault> {
     let ours = units(one, log_min)?;
     let theirs = units(other, log_min)?;
-    for (queue, rebuilt) in &theirs {
-        let have = ours.get(queue).map(Vec::as_slice).unwrap_or_default();
-        // Of the oldest segment units may have been deleted ahead of their records.
-        let rebuilt = &rebuilt[rebuilt.len().saturating_sub(have.len())..];
-        if let Some(at) = (0..have.len()).find(|at| rebuilt.get(*at) != Some(&have[*at])) {
-            let (have, rebuilt) = (have[at], rebuilt.get(at));
-            return Err(Fault(format!("{queue:?}: unit {have:?}, a rebuild makes {rebuilt:?}")));
+    let queues: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+    for queue in queues {
+        let of = |units: &Units| units.get(queue).cloned().unwrap_or_default();
+        let (have, rebuilt) = (of(&ours), of(&theirs));
+        let differs = |at: &usize| have.get(*at) != rebuilt.get(*at);
+        if let Some(at) = (0..have.len().max(rebuilt.len())).find(differs) {
+            let (count, others) = (have.len(), rebuilt.len());
+            let (have, rebuilt) = (have.get(at), rebuilt.get(at));
+            return Err(Fault(format!(
+                "{queue:?}: unit {at} of {count} is {have:?}, a rebuild makes {rebuilt:?} of {others}"
+            )));
         }
     }
     Ok(())
 }
 
+/// Units by their queue.
+type Units = BTreeMap<(String, i32), Vec<UnitParts>>;
 /// Place in the queue, place in the log, size and tags of a unit.
 type UnitParts = (u64, u64, u32, i64);
 
-fn units(store: &Path, log_min: u64) -> Result<BTreeMap<(String, i32), Vec<UnitParts>>, Fault> {
+fn units(store: &Path, log_min: u64) -> Result<Units, Fault> {
     let view = StoreView::open(store).map_err(Fault::of("cannot look at the store"))?;
     let mut found = BTreeMap::new();
     let folders = ["consumequeue", "batchconsumequeue"].map(|folder| store.join(folder));
@@ -99,7 +108,8 @@ fn units(store: &Path, log_min: u64) -> Result<BTreeMap<(String, i32), Vec<UnitP
             let mut units = Vec::new();
             let read = view.units(&topic, queue_id, |unit| {
                 if unit.size != FILLER_BYTES && unit.log_offset >= log_min {
-                    units.push((unit.at * u64::from(has_place), unit.log_offset, unit.size, unit.tags_code));
+                    let tags_code = if unit.tags_code < TAGS_MIN { 0 } else { unit.tags_code };
+                    units.push((unit.at * u64::from(has_place), unit.log_offset, unit.size, tags_code));
                 }
                 true
             });

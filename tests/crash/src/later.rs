@@ -1,20 +1,20 @@
 //! Whether messages that name the time of their delivery come, once and not too early.
 //!
 //! Invariants:
-//! - one that was acknowledged is delivered, or waits in the wheel, or stands in the topic of the timers where the
-//!   wheel has not come yet: nowhere else is it safe;
+//! - one that was acknowledged is delivered, or waits in the wheel once that has entered what its topic has: nowhere
+//!   else is it safe;
 //! - none is delivered twice, nor before its time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use troupemq_store::timer::{TIMER_TOPIC, TimerStore};
-use troupemq_store::{Clock, Opened, SystemClock};
+use troupemq_store::Opened;
 
 use crate::Fault;
 use crate::load::LATER;
 use crate::model::{Model, number_of};
+use crate::wheel;
 
 /// Copies the wheel, which is large and nearly empty.
 pub(crate) fn copy_wheel(from: &Path, to: &Path) -> Result<(), Fault> {
@@ -32,13 +32,14 @@ pub(crate) fn copy_wheel(from: &Path, to: &Path) -> Result<(), Fault> {
 /// Judges the timers of a store; `counts` says whether a second delivery is a fault.
 pub(crate) fn judge(opened: &Opened, model: &Model, counts: bool) -> Result<(), Fault> {
     let delivered = delivered(opened, model, counts)?;
-    let waiting = waiting(opened)?;
-    let is_safe = |number: &u64, log_offset: u64| delivered.contains(number) || waiting.contains(&log_offset);
+    let waiting = wheel::slots(opened)?;
+    let is_safe =
+        |number: &u64, log_offset: u64| delivered.contains(number) || waiting.contains_key(&log_offset);
     match model.timers.iter().find(|(number, timer)| !is_safe(number, timer.log_offset)) {
         Some((number, timer)) => Err(Fault(format!(
             "message {number}, {timer:?}, was acknowledged, was not delivered and waits nowhere"
         ))),
-        None => Ok(()),
+        None => wheel::judge(opened, &waiting),
     }
 }
 
@@ -64,19 +65,4 @@ fn delivered(opened: &Opened, model: &Model, counts: bool) -> Result<BTreeSet<u6
         }
     }
     Ok(times.into_keys().collect())
-}
-
-/// Log offsets of the messages that wait.
-fn waiting(opened: &Opened) -> Result<BTreeSet<u64>, Fault> {
-    let now_ms = SystemClock::new().now_ms();
-    let timers = TimerStore::open(&opened.config, &opened.queues, &opened.reader, now_ms);
-    let timers = timers.map_err(Fault::of("the timers do not open"))?;
-    let slots = timers.view().counts(timers.read_to_ms()).map_err(Fault::of("cannot read the wheel"))?;
-    let units = slots.keys().flat_map(|slot_ms| timers.units(*slot_ms));
-    let mut waiting: BTreeSet<u64> = units.map(|unit| unit.log_offset.cast_unsigned()).collect();
-    if let Some(queue) = opened.queues.get(TIMER_TOPIC, 0) {
-        let from = timers.next_queue_offset().max(queue.min_offset());
-        waiting.extend(queue.units(from, usize::MAX).map(|unit| unit.log_offset));
-    }
-    Ok(waiting)
 }

@@ -15,19 +15,22 @@ use tokio::time::{Instant, sleep};
 use troupemq::{Client, PullRequest, Queue};
 
 use crate::Fault;
-use crate::broker::{Broker, Recipe, last_lines};
+use crate::broker::{Broker, Ended, Harm, Recipe, last_lines};
 use crate::chance::Chance;
 use crate::load::{GROUP, LATER, Load};
 use crate::model::{Event, Model, number_of};
-use crate::moment::{Moment, PLACES, Place};
+use crate::moment::Refusal;
 use crate::power;
-use crate::verdict::{self, Judge};
+use crate::tally::Tally;
+use crate::told::{self, Found};
+use crate::verdict::Judge;
 
 /// Small files, so that a second of load rolls and recycles them.
 const SETTINGS: &str = "\
 mappedFileSizeCommitLog=262144
 mappedFileSizeConsumeQueue=12000
 mapperFileSizeBatchConsumeQueue=4600
+mappedFileSizeConsumeQueueExt=4096
 maxHashSlotNum=500
 maxIndexNum=2000
 flushIntervalCommitLog=50
@@ -50,7 +53,8 @@ pub(crate) struct Kind {
     flush: &'static str,
     /// Old messages are deleted, and their segments used again.
     ages: bool,
-    /// After each kill the machine loses what was not on the disk, and derived files are damaged.
+    /// After each kill the machine loses what was not on the disk, and derived files are damaged, those of the queues'
+    /// extensions too.
     loses_power: bool,
 }
 
@@ -81,6 +85,8 @@ pub(crate) struct Life {
     chance: Chance,
     model: Model,
     numbers: Arc<AtomicU64>,
+    /// What the next start finds.
+    found: Found,
 }
 
 impl Life {
@@ -90,7 +96,8 @@ impl Life {
     pub(crate) fn begin(program: &Path, dir: &Path, kind: Kind, chance: Chance) -> Result<Life, Fault> {
         std::fs::create_dir_all(dir).map_err(Fault::of(format!("cannot make {}", dir.display())))?;
         let settings = dir.join("settings");
-        std::fs::write(&settings, SETTINGS).map_err(Fault::of("cannot write the settings"))?;
+        let text = format!("{SETTINGS}enableConsumeQueueExt={}\n", kind.loses_power);
+        std::fs::write(&settings, text).map_err(Fault::of("cannot write the settings"))?;
         let recipe = Recipe {
             program: program.to_path_buf(),
             store: dir.join("store"),
@@ -99,7 +106,7 @@ impl Life {
             flush: kind.flush,
         };
         let (dir, numbers) = (dir.to_path_buf(), Arc::new(AtomicU64::new(1)));
-        Ok(Life { recipe, dir, kind, chance, model: Model::default(), numbers })
+        Ok(Life { recipe, dir, kind, chance, model: Model::default(), numbers, found: Found::NOTHING })
     }
 
     /// Lives through `kills`, then ends in order.
@@ -120,25 +127,37 @@ impl Life {
     }
 
     async fn round(&mut self, tally: &mut Tally) -> Result<(), Fault> {
-        let moment = (!self.chance.once_in(3)).then(|| Moment::by(&mut self.chance));
-        let struck = match self.recipe.start(moment.as_ref()).await? {
-            None => true,
-            Some(mut broker) => self.work_and_die(&mut broker, moment.as_ref()).await?,
+        let harm = match self.chance.below(12) {
+            0..4 => Harm::None,
+            4 => Harm::Refused(Refusal::by(&mut self.chance)),
+            _ => Harm::Dies(tally.places.next(self.kind.ages, &mut self.chance)),
         };
-        tally.note(moment.as_ref(), struck);
-        self.judge(self.kind.loses_power)
+        let begun = told::begin(&self.recipe.log);
+        let (ended, served) = match self.recipe.start(&harm).await? {
+            Err(ended) => (ended, false),
+            Ok(mut broker) => (self.work_and_die(&mut broker, &harm).await?, true),
+        };
+        told::judge(&self.recipe.log, begun, &self.found, served)?;
+        if ended == Ended::GaveUp {
+            told::cause_is_named(&self.recipe.log, begun)?;
+        }
+        tally.note(&harm, ended)?;
+        self.judge(begun)
     }
 
-    /// Puts the broker under load until it is dead; tells whether it died at its moment.
-    async fn work_and_die(&mut self, broker: &mut Broker, moment: Option<&Moment>) -> Result<bool, Fault> {
+    /// Puts the broker under load until it is dead; tells how it died.
+    async fn work_and_die(&mut self, broker: &mut Broker, harm: &Harm) -> Result<Ended, Fault> {
         // Tables of offsets are saved every five seconds.
         let time_ms = match self.chance.once_in(10) {
             true => 5_100 + self.chance.below(1_000),
             false => 60 + self.chance.below(900),
         };
-        let time = Duration::from_millis(time_ms);
+        let time = match harm {
+            Harm::Dies(moment) => moment.patience().unwrap_or(Duration::from_millis(time_ms)),
+            _ => Duration::from_millis(time_ms),
+        };
         let begun = Instant::now();
-        let Ok(client) = connect(broker).await else { return broker.kill_after(time, moment).await };
+        let Ok(client) = connect(broker).await else { return broker.kill_after(time, harm).await };
         let progress = self.ask_progress(&client).await;
         let (events, mut told) = unbounded_channel();
         let load = Load {
@@ -147,14 +166,14 @@ impl Life {
             numbers: Arc::clone(&self.numbers),
             events,
             ages: self.kind.ages.then(|| self.recipe.store.join("commitlog")),
-            is_full: !self.kind.loses_power,
+            has_holes: self.kind.loses_power,
         };
         let mut tasks = load.start(&mut self.chance);
         drop(load);
-        let struck = broker.kill_after(time.saturating_sub(begun.elapsed()), moment).await?;
+        let ended = broker.kill_after(time.saturating_sub(begun.elapsed()), harm).await?;
         tasks.shutdown().await;
         self.listen(&mut told)?;
-        progress.map(|()| struck)
+        progress.map(|()| ended)
     }
 
     /// Takes in what the clients told.
@@ -179,34 +198,53 @@ impl Life {
         Ok(())
     }
 
-    /// Has the power taken away where the kind is so, and judges what is left.
-    fn judge(&mut self, loses_power: bool) -> Result<(), Fault> {
+    /// Has the power taken away where the kind is so, and judges what a start left whose lines begin at `begun`.
+    fn judge(&mut self, begun: usize) -> Result<(), Fault> {
         let store = &self.recipe.store;
-        let lost = match loses_power {
-            true => Some(power::lose(store, &self.model, self.kind.flush == "sync", &mut self.chance)?),
+        let flushed_to = told::flushed_to(&self.recipe.log, begun)?;
+        let flush = (flushed_to, self.kind.flush == "sync");
+        let lost = match self.kind.loses_power {
+            true => Some(power::lose(store, &self.model, flush, &mut self.chance)?),
             false => None,
         };
-        if lost.is_none() {
-            verdict::progress_is_logged(&self.recipe.log)?;
-        }
-        let judge = Judge { store, scratch: &self.dir.join("judged"), lost: lost.as_ref() };
-        judge.judge(&mut self.model)
+        let (scratch, extends) = (self.dir.join("judged"), self.kind.loses_power);
+        let judge = Judge { store, scratch: &scratch, lost: lost.as_ref(), extends };
+        self.found = judge.judge(&mut self.model)?;
+        Ok(())
     }
 
     /// Starts once more, waits for all that waits, stops in order and looks at what is left.
     async fn settle(&mut self) -> Result<(), Fault> {
-        let Some(mut broker) = self.recipe.start(None).await? else {
+        let begun = told::begin(&self.recipe.log);
+        let Ok(mut broker) = self.recipe.start(&Harm::None).await? else {
             return Err(Fault("the broker died without being told".to_owned()));
         };
         let client = connect(&broker).await?;
-        if !self.kind.ages && !self.kind.loses_power {
+        self.commit_all(&client).await?;
+        if !self.kind.ages {
             self.await_waiting(&client).await?;
         }
         drop(client);
         broker.stop().await?;
-        let judge = Judge { store: &self.recipe.store, scratch: &self.dir.join("judged"), lost: None };
-        judge.closed()?;
-        judge.judge(&mut self.model)
+        told::judge(&self.recipe.log, begun, &self.found, true)?;
+        let (scratch, extends) = (self.dir.join("judged"), self.kind.loses_power);
+        let judge = Judge { store: &self.recipe.store, scratch: &scratch, lost: None, extends };
+        judge.closed(&self.model)?;
+        judge.judge(&mut self.model).map(drop)
+    }
+
+    /// Commits the ends of the queues that have a progress: an orderly stop keeps what was acknowledged.
+    async fn commit_all(&mut self, client: &Client) -> Result<(), Fault> {
+        for ((topic, queue_id), (_, end)) in &self.model.reached {
+            let key = (topic.clone(), *queue_id);
+            if !self.model.progress.contains_key(&key) {
+                continue;
+            }
+            let queue = Queue { topic: topic.as_str().into(), broker_name: "b".into(), queue_id: *queue_id };
+            client.commit(GROUP, &queue, *end).await.map_err(Fault::of(format!("cannot commit {queue}")))?;
+            self.model.commits.insert(key, vec![(0, *end)]);
+        }
+        Ok(())
     }
 
     /// Waits until every message that was to come later has come.
@@ -241,55 +279,4 @@ async fn connect(broker: &Broker) -> Result<Client, Fault> {
     let client = Client::builder().name_servers(&broker.name_server.to_string());
     let client = client.request_timeout(Duration::from_secs(2)).connect().await;
     client.map_err(Fault::of("cannot connect"))
-}
-
-/// What was done to the broker.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    from_outside: u32,
-    struck: BTreeMap<Place, u32>,
-    armed: BTreeMap<Place, u32>,
-    messages: usize,
-}
-
-impl Tally {
-    pub(crate) fn kills(&self) -> u32 {
-        self.from_outside + self.struck.values().sum::<u32>()
-    }
-
-    fn note(&mut self, moment: Option<&Moment>, struck: bool) {
-        if let Some(moment) = moment {
-            *self.armed.entry(moment.place).or_default() += 1;
-            if struck {
-                *self.struck.entry(moment.place).or_default() += 1;
-                return;
-            }
-        }
-        self.from_outside += 1;
-    }
-
-    /// A run whose points are hardly ever met shows nothing.
-    pub(crate) fn check(&self) -> Result<(), Fault> {
-        let (armed, struck): (u32, u32) = (self.armed.values().sum(), self.struck.values().sum());
-        if struck * 4 < armed {
-            return Err(Fault(format!(
-                "of {armed} crash points {struck} were met: has the broker the feature crash-points?"
-            )));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn print(&self) {
-        println!(
-            "{} kills: {} from outside, {} at chosen operations; {} acknowledged messages at the ends",
-            self.kills(),
-            self.from_outside,
-            self.struck.values().sum::<u32>(),
-            self.messages
-        );
-        for place in PLACES {
-            let of = |map: &BTreeMap<Place, u32>| map.get(place).copied().unwrap_or(0);
-            println!("  {:>3} of {:>3}  {:8} {}", of(&self.struck), of(&self.armed), place.op, place.path);
-        }
-    }
 }

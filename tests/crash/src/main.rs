@@ -11,11 +11,14 @@
 //! |---|---|
 //! | `life.rs` | one store from its first start to its orderly end, with many kills between |
 //! | `broker.rs` | the process |
-//! | `moment.rs` | the operations at which it can die |
+//! | `moment.rs` | the operations at which it can die, or the system refuse |
+//! | `tally.rs` | what was done |
 //! | `load.rs`, `wire.rs` | what clients do meanwhile |
 //! | `model.rs` | what was acknowledged |
-//! | `later.rs` | whether what waits for its time is there |
+//! | `later.rs`, `wheel.rs` | whether what waits for its time is there, and the wheel what a rebuild makes |
+//! | `told.rs` | whether a start tells what it found |
 //! | `verdict.rs`, `compare.rs` | whether it is still there, and whether derived files are what a rebuild makes |
+//! | `tables.rs` | whether the tables know what they must |
 //! | `power.rs` | what a loss of power takes |
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program that prints its findings")]
@@ -29,7 +32,11 @@ mod load;
 mod model;
 mod moment;
 mod power;
+mod tables;
+mod tally;
+mod told;
 mod verdict;
+mod wheel;
 mod wire;
 
 use std::path::PathBuf;
@@ -38,7 +45,8 @@ use std::process::ExitCode;
 use troupemq_store::{Clock, SystemClock};
 
 use crate::chance::Chance;
-use crate::life::{Kind, Life, Tally};
+use crate::life::{Kind, Life};
+use crate::tally::Tally;
 
 /// Something the broker must not do, in words.
 #[derive(Debug)]
@@ -137,6 +145,5 @@ async fn run(settings: &Settings, tally: &mut Tally) -> Result<(), Fault> {
         std::fs::remove_dir_all(&dir).map_err(Fault::of(format!("cannot remove {}", dir.display())))?;
         number += 1;
     }
-    std::fs::remove_dir_all(&settings.dir).map_err(Fault::of("cannot remove the folder of the run"))?;
-    tally.check()
+    std::fs::remove_dir_all(&settings.dir).map_err(Fault::of("cannot remove the folder of the run"))
 }

@@ -25,6 +25,8 @@ pub(crate) enum Event {
     Decided { number: u64, is_committed: bool },
     /// A topic was made.
     Made(String),
+    /// The group's progress in a queue was acknowledged, at this time (epoch ms).
+    Committed { queue: QueueKey, queue_offset: i64, at_ms: i64 },
     /// A client saw what must not be.
     Wrong(String),
 }
@@ -70,7 +72,9 @@ pub(crate) struct Model {
     /// Minimum and end of each queue when it was last looked at: neither ever goes back.
     pub(crate) reached: BTreeMap<QueueKey, (i64, i64)>,
     /// Offsets of consumers as the last table on the disk had them.
-    pub(crate) progress: BTreeMap<(String, i32), i64>,
+    pub(crate) progress: BTreeMap<QueueKey, i64>,
+    /// Commits of the broker that was killed last: when they were acknowledged (epoch ms), and the offset.
+    pub(crate) commits: BTreeMap<QueueKey, Vec<(i64, i64)>>,
     /// Up to where the log was on the disk at the last loss of power.
     pub(crate) durable_to: u64,
     /// A loss of power took messages in front of others that stayed: queues keep holes for them.
@@ -104,6 +108,9 @@ impl Model {
             }
             Event::Made(topic) => {
                 self.topics.insert(topic);
+            }
+            Event::Committed { queue, queue_offset, at_ms } => {
+                self.commits.entry(queue).or_default().push((at_ms, queue_offset));
             }
             Event::Wrong(what) => return Err(Fault(what)),
         }

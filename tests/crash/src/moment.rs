@@ -1,9 +1,24 @@
-//! The operations of the store at which the broker can be told to die.
+//! The operations of the store at which the broker can be told to die, or the system to refuse.
 //!
 //! Invariants:
-//! - each line names an operation that a life with its settings reaches: one that is never met is told of.
+//! - each line names an operation that every life of its kind reaches: one that is armed twice and never met is a
+//!   fault;
+//! - those that were armed least often come next, those that were not met come at once, and then at the first such
+//!   operation, with time enough.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::Fault;
 use crate::chance::Chance;
+
+/// How long a broker may take to come to an operation that it surely comes to.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// ENOSPC.
+const NO_SPACE: i32 = 28;
+/// EIO.
+const INPUT_OUTPUT: i32 = 5;
 
 /// An operation on a part of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,36 +28,42 @@ pub(crate) struct Place {
     pub(crate) path: &'static str,
     /// How many of these a life of a second or so has, roughly.
     often: u64,
+    /// Whether it is reached only where old messages are deleted.
+    needs_age: bool,
 }
 
 const fn place(op: &'static str, path: &'static str, often: u64) -> Place {
-    Place { op, path, often }
+    Place { op, path, often, needs_age: false }
+}
+
+const fn of_old(op: &'static str, path: &'static str) -> Place {
+    Place { op, path, often: 2, needs_age: true }
 }
 
 /// Where the broker can die.
-pub(crate) const PLACES: &[Place] = &[
+const PLACES: &[Place] = &[
     place("write", "/commitlog/", 300),
     place("create", "/commitlog/", 3),
     place("allocate", "/commitlog/", 3),
     place("flush", "/commitlog", 12),
-    place("rename", "/commitlog/", 1),
-    place("rename", "/recycled/", 1),
-    place("remove", "/commitlog/", 2),
+    of_old("rename", "/commitlog/"),
+    of_old("rename", "/recycled/"),
+    of_old("remove", "/commitlog/"),
     place("create", "/consumequeue/", 12),
     place("allocate", "/consumequeue/", 12),
     place("store", "/consumequeue/", 300),
     place("flush", "/consumequeue/", 30),
-    place("remove", "/consumequeue/", 2),
+    of_old("remove", "/consumequeue/"),
     place("create", "/batchconsumequeue/", 2),
     place("allocate", "/batchconsumequeue/", 2),
     place("store", "/batchconsumequeue/", 60),
     place("flush", "/batchconsumequeue/", 8),
-    place("remove", "/batchconsumequeue/", 1),
+    of_old("remove", "/batchconsumequeue/"),
     place("create", "/index/", 2),
     place("allocate", "/index/", 2),
     place("store", "/index/", 400),
     place("flush", "/index/", 2),
-    place("remove", "/index/", 1),
+    of_old("remove", "/index/"),
     place("write", "/timerlog/", 60),
     place("create", "/timerlog/", 2),
     place("flush", "/timerlog/", 2),
@@ -56,6 +77,8 @@ pub(crate) const PLACES: &[Place] = &[
     place("write", "/config/", 6),
     place("flush", "/config/", 6),
     place("rename", "/config/", 10),
+    place("write", "/consumerOffset", 1),
+    place("rename", "/consumerOffset", 2),
     place("create", "/abort", 1),
     place("flush", "", 30),
 ];
@@ -64,29 +87,115 @@ pub(crate) const PLACES: &[Place] = &[
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     when: &'static str,
-    pub(crate) place: Place,
+    place: Place,
     nth: u64,
+    /// It is the first of its kind, and is waited for.
+    is_due: bool,
 }
 
 impl Moment {
-    pub(crate) fn by(chance: &mut Chance) -> Moment {
-        let place = *chance.one_of(PLACES);
-        let times: &[&str] = match place.op {
-            "write" | "store" => &["before", "midst", "after"],
-            _ => &["before", "after"],
-        };
-        let mut when = *chance.one_of(times);
-        if place.op == "store" && when == "midst" {
-            when = "after";
-        }
-        // Early ones more often: those of the recovery are among them.
-        let limit = chance.below(place.often) + 1;
-        Moment { when, place, nth: chance.below(limit) }
+    /// How long the broker may live until then; none if that is not for the moment to say.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.is_due.then_some(PATIENCE)
     }
 }
 
 impl std::fmt::Display for Moment {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}:{}:{}:{}", self.when, self.place.op, self.place.path, self.nth)
+    }
+}
+
+/// Operations that the system refuses for a while, as a full or a dying disk does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refusal {
+    place: Place,
+    nth: u64,
+    times: u64,
+    errno: i32,
+}
+
+impl Refusal {
+    pub(crate) fn by(chance: &mut Chance) -> Refusal {
+        let can_fail: Vec<_> = PLACES.iter().filter(|place| place.op != "store").collect();
+        let place = **chance.one_of(&can_fail);
+        let limit = chance.below(place.often) + 1;
+        let times = *chance.one_of(&[1, 5, u64::MAX]);
+        let errno = match place.op {
+            "write" | "create" | "allocate" => *chance.one_of(&[NO_SPACE, INPUT_OUTPUT]),
+            _ => INPUT_OUTPUT,
+        };
+        Refusal { place, nth: chance.below(limit), times, errno }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Refusal { place, nth, times, errno } = self;
+        write!(out, "{}:{}:{nth}:{times}:{errno}", place.op, place.path)
+    }
+}
+
+/// How often each place was armed and met.
+#[derive(Debug, Default)]
+pub(crate) struct Places(BTreeMap<Place, Count>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Count {
+    armed: u32,
+    met: u32,
+}
+
+impl Places {
+    /// The next moment for a life in which old messages are deleted, or not.
+    pub(crate) fn next(&self, ages: bool, chance: &mut Chance) -> Moment {
+        let reached = || PLACES.iter().filter(|place| ages || !place.needs_age);
+        let due: Vec<_> =
+            reached().filter(|place| matches!(self.of(place), Count { armed: 1, met: 0 })).collect();
+        let least = reached().map(|place| self.of(place).armed).min().unwrap_or(0);
+        let rarest: Vec<_> = reached().filter(|place| self.of(place).armed == least).collect();
+        let is_due = !due.is_empty();
+        let place = **chance.one_of(if is_due { &due } else { &rarest });
+        let times: &[&str] = match place.op {
+            "write" => &["before", "midst", "after"],
+            _ => &["before", "after"],
+        };
+        let when = *chance.one_of(times);
+        // Early ones more often: those of the recovery are among them.
+        let limit = chance.below(place.often) + 1;
+        let nth = if is_due { 0 } else { chance.below(limit) };
+        Moment { when, place, nth, is_due }
+    }
+
+    fn of(&self, place: &Place) -> Count {
+        self.0.get(place).copied().unwrap_or_default()
+    }
+
+    /// Notes whether a moment was met.
+    pub(crate) fn note(&mut self, moment: &Moment, met: bool) -> Result<(), Fault> {
+        let count = self.0.entry(moment.place).or_default();
+        count.armed += 1;
+        count.met += u32::from(met);
+        match moment.is_due && !met {
+            true => Err(Fault(format!("the crash point {moment} is not met: has the broker crash-points?"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Kills at all of them.
+    pub(crate) fn met(&self) -> u32 {
+        self.0.values().map(|count| count.met).sum()
+    }
+
+    pub(crate) fn print(&self) {
+        for place in PLACES {
+            let Count { armed, met } = self.of(place);
+            let why = match (armed, met) {
+                (0, _) => "  the run was too short to arm it",
+                (_, 0) => "  the run was too short to arm it again",
+                _ => "",
+            };
+            println!("  {met:>3} of {armed:>3}  {:8} {}{why}", place.op, place.path);
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! A loss of power: of what was never forced to the disk, each page may be gone; derived files may be anything.
+//! A loss of power: of what was never forced to the disk, each page may be gone; derived files may be anything, those
+//! of the timers among them.
 //!
 //! Invariants:
-//! - what the checkpoint calls flushed stays, and with synchronous flush what was acknowledged after a wait for
-//!   the disk;
+//! - what the broker knew to be flushed stays; with synchronous flush what was acknowledged after a wait for the disk
+//!   is among it, or that is the fault;
 //! - what was forced to the disk within a file of the index stays, as nothing but a rebuild reads it all: whole files
 //!   are lost, cut or grown, new and old ones;
+//! - a table that was forced to the disk keeps its bytes; a save of it may have been under way, in any step;
 //! - the store itself is changed: the broker is to recover it.
 
 use std::fs::OpenOptions;
@@ -16,9 +18,21 @@ use troupemq_store::inspect::StoreView;
 use crate::Fault;
 use crate::chance::Chance;
 use crate::model::Model;
+use crate::told::has_log;
 
 const PAGE_BYTES: u64 = 4096;
 const SEGMENT_BYTES: u64 = 262_144;
+/// Files and folders that are made from the log and the topics of the broker itself.
+const DERIVED: [&str; 8] = [
+    "consumequeue",
+    "consumequeue_ext",
+    "batchconsumequeue",
+    "index",
+    "checkpoint",
+    "timerlog",
+    "timerwheel",
+    "config/timercheck",
+];
 
 /// What is left for sure.
 #[derive(Debug, Clone, Copy)]
@@ -27,16 +41,26 @@ pub(crate) struct Lost {
     pub(crate) durable_to: u64,
 }
 
-/// Takes the power away.
-pub(crate) fn lose(store: &Path, model: &Model, is_sync: bool, chance: &mut Chance) -> Result<Lost, Fault> {
-    let (durable_to, end) = durable(store, model, is_sync)?;
+/// Takes the power away from a broker that knew the log to be on the disk up to `flushed_to`.
+pub(crate) fn lose(
+    store: &Path,
+    model: &Model,
+    (flushed_to, is_sync): (u64, bool),
+    chance: &mut Chance,
+) -> Result<Lost, Fault> {
+    let (durable_to, end) = durable(store, model, flushed_to)?;
+    if let Some(log_offset) = waited(model).filter(|log_offset| is_sync && *log_offset >= durable_to) {
+        return Err(Fault(format!(
+            "what lies at {log_offset} was acknowledged when the log was on the disk up to {durable_to}"
+        )));
+    }
     for page in (durable_to.next_multiple_of(PAGE_BYTES)..end).step_by(4096).filter(|_| chance.once_in(2)) {
         let name = format!("{:020}", page / SEGMENT_BYTES * SEGMENT_BYTES);
         let segment = OpenOptions::new().write(true).open(store.join("commitlog").join(name));
         let zeroed = segment.and_then(|file| file.write_all_at(&[0; 4096], page % SEGMENT_BYTES));
         zeroed.map_err(Fault::of("cannot lose a page"))?;
     }
-    for folder in ["consumequeue", "batchconsumequeue", "index", "checkpoint"] {
+    for folder in DERIVED {
         let mut files = Vec::new();
         below(&store.join(folder), &mut files);
         files.sort();
@@ -48,30 +72,57 @@ pub(crate) fn lose(store: &Path, model: &Model, is_sync: bool, chance: &mut Chan
             }
         }
     }
+    lose_saves(&store.join("config"), chance).map_err(Fault::of("cannot damage a table"))?;
     Ok(Lost { durable_to })
 }
 
+/// Has saves of tables be under way: the new generation may be written in part, and the present one may be the old one
+/// already.
+fn lose_saves(config: &Path, chance: &mut Chance) -> std::io::Result<()> {
+    let mut files = Vec::new();
+    below(config, &mut files);
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "json"));
+    files.sort();
+    for file in files {
+        if !chance.once_in(4) {
+            continue;
+        }
+        let beside = |ending: &str| file.with_extension(format!("json.{ending}"));
+        let bytes = std::fs::read(&file)?;
+        let front = &bytes[..usize::try_from(chance.below(bytes.len() as u64)).unwrap_or(0)];
+        let fresh = match chance.below(4) {
+            0 => Vec::new(),
+            1 => front.to_vec(),
+            // Its length was on the disk before its bytes were.
+            2 => [front, &vec![0; bytes.len() - front.len()]].concat(),
+            _ => bytes.clone(),
+        };
+        std::fs::write(beside("tmp"), fresh)?;
+        if chance.once_in(2) {
+            std::fs::rename(&file, beside("bak"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Log offset of the last message whose acknowledgement waits for the disk with synchronous flush.
+fn waited(model: &Model) -> Option<u64> {
+    let places = model.queues.values().flat_map(|queue| queue.values()).filter(|place| place.waited);
+    let others = model.timers.values().map(|timer| timer.log_offset).chain(model.waiting.values().copied());
+    places.map(|place| place.log_offset).chain(others).max()
+}
+
 /// Up to where the log is on the disk for sure, and where it ends.
-fn durable(store: &Path, model: &Model, is_sync: bool) -> Result<(u64, u64), Fault> {
-    let places = model.queues.values().flat_map(|queue| queue.values());
-    let waited = places.filter(|place| is_sync && place.waited).map(|place| place.log_offset).max();
+fn durable(store: &Path, model: &Model, flushed_to: u64) -> Result<(u64, u64), Fault> {
+    if !has_log(store) {
+        return Ok((0, 0));
+    }
     let view = StoreView::open(store).map_err(Fault::of("cannot look at the store"))?;
     let checkpoint = view.checkpoint().map_err(Fault::of("cannot read the checkpoint"))?;
+    let saved_to = checkpoint.reached.map_or(0, |reached| reached.flushed_to);
+    let (end, _) = view.records(0, |_| true, |_| ()).map_err(Fault::of("cannot read the log"))?;
     // A checkpoint that is lost takes nothing of the log with it.
-    let mut durable_to = checkpoint.reached.map_or(0, |reached| reached.flushed_to).max(model.durable_to);
-    let walked = view.records(
-        0,
-        |record| {
-            let log_offset = record.log_offset().cast_unsigned();
-            if Some(log_offset) == waited {
-                durable_to = durable_to.max(log_offset + record.total_size() as u64);
-            }
-            true
-        },
-        |_damage| (),
-    );
-    let (end, _) = walked.map_err(Fault::of("cannot read the log"))?;
-    Ok((durable_to.min(end), end))
+    Ok((saved_to.max(flushed_to).max(model.durable_to).min(end), end))
 }
 
 fn below(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -10,9 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use troupemq_codec::message::batch;
-use troupemq_codec::request::ConsumerOffsetTable;
-use troupemq_codec::topic::TopicConfigTable;
-use troupemq_store::tables::TableFile;
 use troupemq_store::{
     Closing, ConsumeQueue, KeyQuery, Opened, StoreConfig, SystemClock, close, inspect, open,
 };
@@ -20,13 +17,24 @@ use troupemq_store::{
 use crate::Fault;
 use crate::compare::{same_files, same_units};
 use crate::later;
-use crate::load::{DECIDED, GROUP};
+use crate::load::DECIDED;
 use crate::model::{Model, Place, QueueKey, body, number_of};
 use crate::power::Lost;
+use crate::tables;
+use crate::told::{self, Found};
 
 /// What of a store is judged.
-const PARTS: [&str; 8] =
-    ["commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "abort", "config", "timerlog"];
+const PARTS: [&str; 9] = [
+    "commitlog",
+    "consumequeue",
+    "consumequeue_ext",
+    "batchconsumequeue",
+    "index",
+    "checkpoint",
+    "abort",
+    "config",
+    "timerlog",
+];
 /// Every so many messages are looked up by their key.
 const LOOKED_UP: usize = 23;
 
@@ -38,14 +46,18 @@ pub(crate) struct Judge<'a> {
     pub(crate) scratch: &'a Path,
     /// What a loss of power has taken.
     pub(crate) lost: Option<&'a Lost>,
+    /// Whether the queues have an extension.
+    pub(crate) extends: bool,
 }
 
 impl Judge<'_> {
-    /// Compares the store with the model, and forgets what may be gone.
-    pub(crate) fn judge(&self, model: &mut Model) -> Result<(), Fault> {
+    /// Compares the store with the model, and forgets what may be gone. Answers what the next start finds.
+    pub(crate) fn judge(&self, model: &mut Model) -> Result<Found, Fault> {
         let (recovered, rebuilt) = (self.copy("recovered")?, self.copy("rebuilt")?);
-        judge_tables(&recovered, model)?;
-        let opened = open(settings(&recovered), clock()).map_err(Fault::of("the store does not open"))?;
+        tables::judge(self.store, &recovered, model)?;
+        let opened = open(self.settings(&recovered), clock());
+        let opened = opened.map_err(Fault::of("the store does not open"))?;
+        let found = Found::counted(&rebuilt, &opened.report)?;
         let (log_min, log_end) = (opened.reader.min_offset(), opened.report.log_end);
         if let Some(lost) = self.lost {
             if log_end < lost.durable_to {
@@ -70,22 +82,36 @@ impl Judge<'_> {
                 goes_on(&queue, model, self.lost.is_some())?;
             }
         }
-        judge_decisions(&opened, model, log_min > 0 || self.lost.is_some())?;
+        judge_decisions(&opened, model, (log_min > 0, self.lost.is_some()))?;
         later::judge(&opened, model, self.lost.is_none())?;
         let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
         close(Closing { log, flusher, dispatch, queues, marks }).map_err(Fault::of("cannot close"))?;
-        inspect::rebuild(settings(&rebuilt), clock()).map_err(Fault::of("cannot rebuild"))?;
-        if log_min == 0 && self.lost.is_none() {
-            same_files(&recovered, &rebuilt, &["consumequeue", "batchconsumequeue", "index"])?;
-        } else {
-            same_units(&recovered, &rebuilt, log_min)?;
+        if told::has_log(&rebuilt) {
+            inspect::rebuild(self.settings(&rebuilt), clock()).map_err(Fault::of("cannot rebuild"))?;
+            self.same(&recovered, &rebuilt, log_min)?;
         }
-        std::fs::remove_dir_all(self.scratch).map_err(Fault::of("cannot remove the copies"))
+        std::fs::remove_dir_all(self.scratch).map_err(Fault::of("cannot remove the copies"))?;
+        Ok(found)
     }
 
-    /// A store that was closed opens without work.
-    pub(crate) fn closed(&self) -> Result<(), Fault> {
-        let opened = open(settings(&self.copy("closed")?), clock()).map_err(Fault::of("it does not open"))?;
+    /// Whether the derived files of a store are those of a rebuild.
+    fn same(&self, recovered: &Path, rebuilt: &Path, log_min: u64) -> Result<(), Fault> {
+        if log_min > 0 || self.lost.is_some() {
+            return same_units(recovered, rebuilt, log_min);
+        }
+        same_files(recovered, rebuilt, &["batchconsumequeue", "index"])?;
+        // Where units stand in an extension depends on what was lost before.
+        match self.extends {
+            true => same_units(recovered, rebuilt, log_min),
+            false => same_files(recovered, rebuilt, &["consumequeue"]),
+        }
+    }
+
+    /// A store that was closed opens without work, and has every progress that was acknowledged.
+    pub(crate) fn closed(&self, model: &Model) -> Result<(), Fault> {
+        let copy = self.copy("closed")?;
+        tables::has_every_commit(&copy, model)?;
+        let opened = open(self.settings(&copy), clock()).map_err(Fault::of("it does not open"))?;
         match (opened.report.was_closed, opened.report.replayed) {
             (true, 0) => Ok(()),
             _ => Err(Fault(format!("a store that was closed is recovered: {:?}", opened.report))),
@@ -101,22 +127,24 @@ impl Judge<'_> {
         later::copy_wheel(self.store, &to)?;
         Ok(to)
     }
-}
 
-/// The settings of the killed broker, as far as they bear on its files.
-pub(crate) fn settings(dir: &Path) -> StoreConfig {
-    StoreConfig {
-        log_segment_bytes: 262_144,
-        queue_file_bytes: 12_000,
-        batch_queue_file_bytes: 4_600,
-        index_slots_max: 500,
-        index_entries_max: 2_000,
-        delay_levels: "1s 2s 3s".to_owned(),
-        timer_log_file_bytes: 5_216,
-        timer_precision_ms: 100,
-        disk_free_floor_bytes: 0,
-        disk_full_percent: 100,
-        ..StoreConfig::in_dir(dir)
+    /// The settings of the killed broker, as far as they bear on its files.
+    fn settings(&self, dir: &Path) -> StoreConfig {
+        StoreConfig {
+            log_segment_bytes: 262_144,
+            queue_file_bytes: 12_000,
+            queue_extension_file_bytes: 4_096,
+            queue_extension_enabled: self.extends,
+            batch_queue_file_bytes: 4_600,
+            index_slots_max: 500,
+            index_entries_max: 2_000,
+            delay_levels: "1s 2s 3s".to_owned(),
+            timer_log_file_bytes: 5_216,
+            timer_precision_ms: 100,
+            disk_free_floor_bytes: 0,
+            disk_full_percent: 100,
+            ..StoreConfig::in_dir(dir)
+        }
     }
 }
 
@@ -208,8 +236,11 @@ fn is_whole(opened: &Opened, queue: &ConsumeQueue, may_have_holes: bool) -> Resu
     let max = usize::try_from(queue.max_offset() - expected).unwrap_or(0);
     let wrong = |what: String| Fault(format!("{} {}: {what}", queue.topic(), queue.queue_id()));
     for unit in queue.units(expected, max) {
+        let extension = queue.extension_unit(unit.queue_offset);
         let is_of_record = opened.reader.record_at(unit.log_offset, |record| {
-            record.queue_offset() == unit.queue_offset && record.topic() == queue.topic().as_str()
+            // An extension may have lost what it had, and never has anything of another message.
+            let has_own = extension.is_none_or(|own| own.store_timestamp_ms == record.store_timestamp_ms());
+            record.queue_offset() == unit.queue_offset && record.topic() == queue.topic().as_str() && has_own
         });
         let is_right = is_of_record == Some(true) || may_have_holes && unit.is_hole();
         if unit.queue_offset != expected || !is_right {
@@ -223,8 +254,12 @@ fn is_whole(opened: &Opened, queue: &ConsumeQueue, may_have_holes: bool) -> Resu
     }
 }
 
-/// Whether what was committed is there, and what was rolled back is not.
-fn judge_decisions(opened: &Opened, model: &Model, may_be_gone: bool) -> Result<(), Fault> {
+/// Whether what was committed is there, and what was rolled back is not. A loss of power may have taken some.
+fn judge_decisions(
+    opened: &Opened,
+    model: &mut Model,
+    (has_expired, may_have_lost): (bool, bool),
+) -> Result<(), Fault> {
     let mut there = BTreeSet::new();
     for queue in opened.queues.of_topic(DECIDED) {
         for unit in queue.units(queue.min_offset(), usize::MAX).filter(|unit| !unit.is_hole()) {
@@ -236,44 +271,13 @@ fn judge_decisions(opened: &Opened, model: &Model, may_be_gone: bool) -> Result<
     if let Some(number) = model.rolled_back.iter().find(|number| there.contains(number)) {
         return Err(Fault(format!("message {number} was rolled back and is there")));
     }
+    if may_have_lost {
+        model.committed.retain(|number| there.contains(number));
+    }
     match model.committed.iter().find(|number| !there.contains(number)) {
-        Some(number) if !may_be_gone => {
+        Some(number) if !has_expired => {
             Err(Fault(format!("message {number} was committed and is not there")))
         }
         _ => Ok(()),
-    }
-}
-
-/// Whether the tables can be read, know every topic that was made, and have lost no progress.
-fn judge_tables(store: &Path, model: &mut Model) -> Result<(), Fault> {
-    let (_, topics) = TableFile::<TopicConfigTable>::open(store).map_err(Fault::of("the topics"))?;
-    for topic in &model.topics {
-        if !topics.topic_config_table.iter().any(|(name, _)| name.as_str() == topic) {
-            return Err(Fault(format!("topic {topic} was made and is forgotten")));
-        }
-    }
-    let (_, table) = TableFile::<ConsumerOffsetTable>::open(store).map_err(Fault::of("the offsets"))?;
-    let mut saved = std::collections::BTreeMap::new();
-    for (key, offsets) in &table.offset_table {
-        let Some(topic) = key.strip_suffix(GROUP).and_then(|topic| topic.strip_suffix('@')) else { continue };
-        saved.extend(offsets.iter().map(|(queue_id, offset)| ((topic.to_owned(), *queue_id), *offset)));
-    }
-    for (queue, before) in &model.progress {
-        if saved.get(queue).is_none_or(|now| now < before) {
-            return Err(Fault(format!("{queue:?}: {before} was saved, {:?} is", saved.get(queue))));
-        }
-    }
-    model.progress = saved;
-    Ok(())
-}
-
-/// Whether the last start has told what it found.
-pub(crate) fn progress_is_logged(log: &Path) -> Result<(), Fault> {
-    let text = std::fs::read_to_string(log).map_err(Fault::of("cannot read the log"))?;
-    // A start that was killed while it recovered has nothing to tell yet.
-    let is_told = text.contains("replayed ") || text.contains("store opened as it was closed");
-    match is_told || text.contains("crash point") {
-        true => Ok(()),
-        false => Err(Fault("no start has told what it found and replayed".to_owned())),
     }
 }
