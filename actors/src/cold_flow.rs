@@ -173,6 +173,24 @@ mod tests {
     }
 
     #[test]
+    fn of_too_many_groups_the_rest_is_counted_together_and_no_limit_more_is_taken() {
+        let (flow, config) = (ColdFlow::default(), limited(true));
+        for group in 0..GROUPS_MAX {
+            assert_eq!(flow.read(&Text::from(format!("g{group}")), 0, &config, 0), Ok(()));
+            assert_eq!(flow.limit(Text::from(format!("g{group}")), 7), Ok(()));
+        }
+        assert_eq!(flow.read(&Text::from("one more"), 100, &config, 0), Ok(()));
+        let told = flow.tell(&config, 0);
+        assert_eq!((told.global_acc, told.runtime_table.get("one more")), (100, None));
+        let refusal = flow.limit(Text::from("one more"), 7).expect_err("no room");
+        assert!(refusal.remark.ends_with("limit 10000"), "{}", refusal.remark);
+        assert_eq!(flow.limit(Text::from("g0"), 8), Ok(()), "it is known");
+        // Those that have read nothing for a while make room.
+        assert_eq!(flow.read(&Text::from("one more"), 1, &config, FORGET_AFTER_MS), Ok(()));
+        assert_eq!(flow.tell(&config, FORGET_AFTER_MS).runtime_table["one more"].cold_acc, 1);
+    }
+
+    #[test]
     fn without_flow_control_reads_are_counted_and_never_refused() {
         let (flow, config, group) = (ColdFlow::default(), limited(false), Text::from("g"));
         for _ in 0..9 {

@@ -20,8 +20,9 @@ use crate::cast::BrokerCast;
 const DELIVERIES_MAX: usize = 1 << 20;
 
 /// Deliveries by what tells messages apart, with their log offsets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Before {
+    max: usize,
     deliveries: HashMap<u64, Vec<u64>>,
     count: usize,
     hashes: RandomState,
@@ -32,6 +33,13 @@ pub struct Before {
 pub struct Delivery {
     hash: u64,
     log_offset: u64,
+}
+
+impl Default for Before {
+    fn default() -> Before {
+        let (deliveries, hashes) = (HashMap::new(), RandomState::new());
+        Before { max: DELIVERIES_MAX, deliveries, count: 0, hashes }
+    }
 }
 
 impl Before {
@@ -68,7 +76,7 @@ impl Before {
             stored_in if stored_in == topic => 0,
             _ => return,
         };
-        if self.count >= DELIVERIES_MAX {
+        if self.count >= self.max {
             self.deliveries.clear();
             self.count = 0;
         }
@@ -120,4 +128,32 @@ fn start_of(log: &LogReader, from_ms: i64) -> u64 {
     };
     let mut starts = segments.iter().rev().map(|segment| segment.start());
     starts.clone().find(|start| is_before(*start)).or(starts.next_back()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use troupemq_codec::message::NewRecord;
+
+    use super::*;
+
+    fn with(record: &NewRecord<'_>, see: impl FnOnce(&RecordView<'_>)) {
+        let mut bytes = BytesMut::new();
+        record.encode(&mut bytes).expect("a short message");
+        see(&RecordView::parse(&bytes).expect("it was just encoded"));
+    }
+
+    #[test]
+    fn of_too_many_deliveries_the_first_are_forgotten_and_the_last_known() {
+        let mut before = Before { max: 2, ..Before::default() };
+        let properties: [&[u8]; 3] = [b"REAL_TOPIC\x01T\x02REAL_QID\x010\x02UNIQ_KEY\x01", b"", b"\x02"];
+        for key in ["a", "b", "c"] {
+            let properties = [properties[0], key.as_bytes(), properties[2]];
+            let delivered = NewRecord { topic: "T", body: b"x", properties: &properties, ..NewRecord::PLAIN };
+            with(&delivered, |record| before.note(record));
+        }
+        assert_eq!((before.count, before.deliveries.len()), (1, 1));
+        let known = before.deliveries.values().next().expect("the last");
+        assert_eq!(known.len(), 1);
+    }
 }

@@ -246,6 +246,22 @@ mod tests {
     }
 
     #[test]
+    fn a_full_broker_takes_no_more_filters_and_changes_those_it_has() {
+        let mut table = FilterTable::default();
+        let topics: Vec<String> = (0..FILTERS_MAX / OF_TOPIC_MAX).map(|topic| format!("T{topic}")).collect();
+        for number in 0..OF_TOPIC_MAX {
+            let all: Vec<_> = topics.iter().map(|topic| wanted(topic, "a > 1", 1)).collect();
+            assert!(table.register(&Text::from(format!("g{number}")), &all, 1));
+        }
+        assert_eq!(table.count, FILTERS_MAX);
+        assert!(!table.register(&Text::from("new"), &[wanted("U", "a > 1", 1)], 2), "there is no room");
+        assert!(!table.pages().by_topic.contains_key("U"));
+        let again: Vec<_> = topics.iter().map(|topic| wanted(topic, "a > 2", 2)).collect();
+        assert!(table.register(&Text::from("g0"), &again, 3), "it is known");
+        assert_eq!(table.count, FILTERS_MAX);
+    }
+
+    #[test]
     fn the_table_of_java_is_taken_over_and_goes_on() {
         let golden = GoldenStore::unpack("batch-cq");
         let java = TableFile::<ConsumerFilterTable>::open(&golden.dir()).unwrap().1;

@@ -99,4 +99,11 @@ mod tests {
         spare.give(BytesMut::with_capacity(2 << 20));
         assert_eq!(spare.take().capacity(), READ_BYTES);
     }
+
+    #[test]
+    fn so_many_spare_buffers_are_kept_and_the_next_is_freed() {
+        let mut spare = Spare::default();
+        (0..=SPARE_MAX).for_each(|_| spare.give(BytesMut::with_capacity(READ_BYTES)));
+        assert_eq!(spare.0.len(), SPARE_MAX);
+    }
 }

@@ -122,6 +122,13 @@ mod tests {
     }
 
     #[test]
+    fn so_many_of_a_level_are_taken_at_a_time_and_the_next_turn_goes_on() {
+        let count = i64::try_from(TAKEN_MAX).unwrap();
+        let units: Vec<Unit> = (3..3 + 2 * count).map(|at| unit(at, 1000)).collect();
+        assert_eq!(taken(&places(), 1, &units, 1000), ((3..3 + count).collect(), None));
+    }
+
+    #[test]
     fn nothing_is_taken_before_its_time_and_nothing_overtakes() {
         let units = [unit(3, 1000), unit(4, 1001), unit(5, 999)];
         let places = places();

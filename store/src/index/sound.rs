@@ -106,3 +106,35 @@ fn lacks(reader: &LogReader, from: u64, to: u64) -> bool {
 fn record_end(reader: &LogReader, log_offset: u64) -> u64 {
     reader.record_at(log_offset, |record| log_offset + record.total_size() as u64).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use troupemq_codec::message::NewRecord;
+
+    use super::*;
+    use crate::{AppendBatch, ManualClock, Opened, StoreConfig, open};
+
+    /// Whether something is seen to be missing in a log of so many records without keys and one with a key.
+    fn is_missed_behind(without_keys: u32) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = open(StoreConfig::in_dir(dir.path()), Arc::new(ManualClock::at(0))).unwrap();
+        let Opened { mut log, reader, queues, .. } = opened;
+        let queue = queues.open_or_create("T", 0).unwrap();
+        for number in 0..=without_keys {
+            let properties: &[&[u8]] = if number == without_keys { &[b"KEYS\x01k\x02"] } else { &[] };
+            let mut batch = AppendBatch::default();
+            NewRecord { topic: "T", body: b"x", properties, ..NewRecord::PLAIN }
+                .encode(&mut batch.bytes)
+                .unwrap();
+            batch.push(0, queue.clone(), 1, 0);
+            log.append(&mut batch, 1).unwrap();
+        }
+        lacks(&reader, 0, reader.wrote_to())
+    }
+
+    #[test]
+    fn a_stretch_counts_as_one_without_keys_when_so_many_records_in_front_have_none() {
+        assert!(is_missed_behind(0) && is_missed_behind(LOOKED_AT_MAX));
+        assert!(!is_missed_behind(LOOKED_AT_MAX + 1));
+    }
+}
