@@ -44,6 +44,7 @@ use crate::retention::Retention;
 use crate::retry::Retry;
 use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
+use crate::send::slow::SlowSends;
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::stats::rates::Sampler;
@@ -197,6 +198,8 @@ pub struct BrokerCast {
     pub trace_on: bool,
     /// What the answers to stored sends have in common.
     pub stored_replies: StoredReplies,
+    /// Sends that took long.
+    pub slow_sends: SlowSends,
     /// Unique ids for messages that come without.
     pub ids: IdSource,
     /// Ids of places in the log.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-use troupemq_codec::ResponseCode;
 use troupemq_store::LogReader;
 
 use crate::net::{Refusal, ToSession};
@@ -85,9 +84,9 @@ fn no_room(ranges: &[(u64, usize)]) -> Refusal {
     let bytes: usize = ranges.iter().map(|(_, len)| len).sum();
     let remark = format!(
         "{bytes} bytes must be read from the disk, and {WAITING_MAX} pulls wait for each of {THREADS} threads that do \
-         so already; try again later"
+         so already"
     );
-    Refusal::new(ResponseCode::SYSTEM_BUSY, remark)
+    Refusal::busy(remark)
 }
 
 fn work(jobs: &Receiver<Job>, log: &LogReader) {
@@ -110,6 +109,8 @@ fn give_back(parcel: Box<Parcel>) {
 
 #[cfg(test)]
 mod tests {
+    use troupemq_codec::ResponseCode;
+
     use super::*;
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
         assert!(
             refusal
                 .remark
-                .starts_with("4196 bytes must be read from the disk, and 1024 pulls wait for each of 2")
+                .contains("4196 bytes must be read from the disk, and 1024 pulls wait for each of 2")
         );
     }
 

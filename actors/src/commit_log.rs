@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix::prelude::SendError;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::ResponseCode;
 use troupemq_store::{AppendBatch, Appended, CommitLog as LogWriter, StoreError};
@@ -24,6 +25,7 @@ use crate::flush::Nudge;
 use crate::held::Held;
 use crate::net::Refusal;
 use crate::poison::{Poison, Vital};
+use crate::send::slow::Stages;
 
 /// Messages a core actor takes in before it counts as full. A guard only: credits bound what is in flight.
 pub(crate) const MAILBOX: usize = 65_536;
@@ -52,6 +54,8 @@ pub struct Append {
     pub wait_for_disk: bool,
     /// The bytes this batch took from the node's purse.
     pub credit: Option<Credit>,
+    /// When it came how far.
+    pub stages: Stages,
     /// Whom to answer.
     pub reply: Held<Done>,
 }
@@ -63,6 +67,8 @@ pub struct Done {
     pub batch: AppendBatch,
     /// The queues the batch touched.
     pub queues: Vec<Arc<QueueView>>,
+    /// When it came how far.
+    pub stages: Stages,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -120,7 +126,7 @@ impl Append {
     /// Ends the request.
     pub(crate) fn finish(self, outcome: Outcome) {
         drop(self.credit);
-        self.reply.answer(Done { batch: self.batch, queues: self.queues, outcome });
+        self.reply.answer(Done { batch: self.batch, queues: self.queues, stages: self.stages, outcome });
     }
 }
 
@@ -185,9 +191,13 @@ impl CommitLog {
         let nudge = &mut self.nudge;
         let appended = log.append_all(batches, self.clock.0.now_ms(), |to| nudge.wrote(to, is_waited_for));
         let mut stored = Vec::with_capacity(taken.len());
-        for (append, appended) in taken.drain(..).zip(appended) {
+        let now = self.clock.0.nanos();
+        for (mut append, appended) in taken.drain(..).zip(appended) {
             match appended {
-                Ok(appended) => stored.push((append, appended)),
+                Ok(appended) => {
+                    append.stages.written = now;
+                    stored.push((append, appended));
+                }
                 Err(error) => append.refuse(refusal_of(&error, &self.poison)),
             }
         }
@@ -246,7 +256,8 @@ impl Handler<Append> for CommitLog {
 
     fn handle(&mut self, append: Append, context: &mut Context<CommitLog>) {
         if self.waiting.len() >= HELD_MAX {
-            return append.refuse(not_serving("the next segment of the log is not ready, and too many wait"));
+            let cause = format!("the next segment of the log is not ready, and {HELD_MAX} batches wait");
+            return append.refuse(not_serving(&cause));
         }
         let is_first = self.waiting.is_empty();
         self.waiting_bytes += append.batch.bytes.len();
@@ -295,7 +306,21 @@ fn refusal_of(error: &StoreError, poison: &Poison) -> Refusal {
     if matches!(error, StoreError::Poisoned { .. } | StoreError::Corrupt { .. }) {
         poison.trip(format!("append failed: {error}"));
     }
-    not_serving(&error.to_string())
+    not_stored(error)
+}
+
+/// The answer where the store takes nothing. A lack of room ends by itself: that is said too.
+pub(crate) fn not_stored(error: &StoreError) -> Refusal {
+    let when = if error.is_out_of_space() { "; whether there is room is looked at every second" } else { "" };
+    not_serving(&format!("{error}{when}"))
+}
+
+/// The answer to a batch that could not be handed to the log.
+pub(crate) fn not_taken(undelivered: &SendError<Append>) -> Refusal {
+    match undelivered {
+        SendError::Full(_) => Refusal::busy(format_args!("{MAILBOX} batches wait for the log")),
+        SendError::Closed(_) => Refusal::gone("CommitLog"),
+    }
 }
 
 /// The answer of a broker that stores nothing, and why.
@@ -304,4 +329,46 @@ pub(crate) fn not_serving(cause: &str) -> Refusal {
         ResponseCode::SERVICE_NOT_AVAILABLE,
         format!("service not available now. It may be caused by one of the following reasons: {cause}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use arc_swap::ArcSwap;
+    use troupemq_codec::message::NewRecord;
+    use troupemq_store::{Opened, StoreConfig, SystemClock, open};
+
+    use super::*;
+    use crate::dispatcher::Settle;
+    use crate::flush::FlushThread;
+    use crate::held::hold;
+
+    #[test]
+    fn a_batch_that_finds_no_room_at_the_dispatcher_is_refused_and_poisons_the_node() {
+        let dir = tempfile::tempdir().unwrap();
+        actix::System::new().block_on(async {
+            let clock = NodeClock(Arc::new(SystemClock::new()));
+            let opened = open(StoreConfig::in_dir(dir.path()), clock.0.clone()).unwrap();
+            let Opened { mut log, reader, flusher, dispatch, queues, config, .. } = opened;
+            let mut batch = AppendBatch::default();
+            NewRecord { topic: "T", body: b"x", ..NewRecord::PLAIN }.encode(&mut batch.bytes).unwrap();
+            batch.push(0, queues.open_or_create("T", 0).unwrap(), 1, 0);
+            let appended = log.append(&mut batch, 1).unwrap();
+            let poison = Poison::new();
+            let parts = (poison.clone(), clock.clone());
+            let dispatcher = Dispatcher::new(dispatch, reader, None, parts).start();
+            dispatcher.send(Settle).await.expect("it has started");
+            let filled = (0..2 * MAILBOX).take_while(|_| dispatcher.try_send(Settle).is_ok()).count();
+            assert!((MAILBOX..=MAILBOX + 1).contains(&filled), "{filled}");
+            let config = Arc::new(ArcSwap::from_pointee(config));
+            let (thread, _) = FlushThread::start(flusher, config.clone(), poison.clone()).unwrap();
+            let actor = CommitLog::new(log, clock, dispatcher, Nudge::new(thread, config, 0), poison.clone());
+            let (reply, waiting) = hold();
+            let (queues, stages) = (Vec::new(), Stages::default());
+            let append = Append { batch, queues, wait_for_disk: false, credit: None, stages, reply };
+            actor.hand_on(vec![(append, appended)]);
+            assert_eq!(poison.cause(), Some("an appended batch could not be dispatched"));
+            let done = waiting.await.expect("it is answered");
+            assert_eq!(done.outcome, Outcome::Refused(Refusal::gone("Dispatcher")));
+        });
+    }
 }

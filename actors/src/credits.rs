@@ -35,9 +35,7 @@ pub struct Credit {
 
 /// The purse is empty: who asks is answered SYSTEM_BUSY with these figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "[OVERLOAD]system busy, start flow control for a while: {used_bytes} of {limit_bytes} bytes of requests in flight"
-)]
+#[error("{used_bytes} of {limit_bytes} bytes of requests in flight")]
 pub struct Exhausted {
     /// Bytes in flight when the request came.
     pub used_bytes: usize,

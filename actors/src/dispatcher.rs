@@ -13,7 +13,8 @@ use std::time::Duration;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_store::{Appended, DispatchWriter, LogReader, StoreError};
 
-use crate::commit_log::{Append, MAILBOX, Outcome, not_serving};
+use crate::commit_log::{Append, MAILBOX, Outcome, not_stored};
+use crate::config::NodeClock;
 use crate::directory::QueueView;
 use crate::flush::{AwaitFlush, Flush};
 use crate::net::Refusal;
@@ -58,6 +59,7 @@ pub struct Dispatcher {
     /// the batches that were under way.
     late: Vec<Arc<QueueView>>,
     poison: Poison,
+    clock: NodeClock,
     _vital: Vital,
 }
 
@@ -68,10 +70,10 @@ impl Dispatcher {
         writer: DispatchWriter,
         log: LogReader,
         flush: Option<Addr<Flush>>,
-        poison: Poison,
+        (poison, clock): (Poison, NodeClock),
     ) -> Dispatcher {
         let vital = poison.guard("Dispatcher");
-        Dispatcher { writer: Some(writer), flush, log, late: Vec::new(), poison, _vital: vital }
+        Dispatcher { writer: Some(writer), flush, log, late: Vec::new(), poison, clock, _vital: vital }
     }
 
     /// Refuses a batch that could not be dispatched, and sees to it that it is once there is room.
@@ -80,13 +82,14 @@ impl Dispatcher {
             context.run_later(ROOM_EVERY, Dispatcher::catch_up);
         }
         self.late.extend(append.queues.iter().map(Arc::clone));
-        append.refuse(not_serving(&error.to_string()));
+        append.refuse(not_stored(error));
     }
 
-    fn dispatch(&mut self, append: Append, appended: Appended, context: &mut Context<Dispatcher>) {
+    fn dispatch(&mut self, mut append: Append, appended: Appended, context: &mut Context<Dispatcher>) {
         let Some(writer) = &mut self.writer else { return append.refuse(Refusal::gone("Dispatcher")) };
         match writer.dispatch(&append.batch, &appended) {
             Ok(()) => {
+                append.stages.visible = self.clock.0.nanos();
                 append.queues.iter().for_each(|queue| tell(queue));
                 self.finish(append, appended);
             }
@@ -112,7 +115,7 @@ impl Dispatcher {
     fn finish(&self, append: Append, appended: Appended) {
         let outcome = match appended.refused {
             None => Outcome::Stored,
-            Some(error) => Outcome::StoredInPart(appended.records, not_serving(&error.to_string())),
+            Some(error) => Outcome::StoredInPart(appended.records, not_stored(&error)),
         };
         match self.flush.as_ref().filter(|_| append.wait_for_disk) {
             None => append.finish(outcome),

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use troupemq_codec::ResponseCode;
 use troupemq_store::LogReader;
 
 use crate::net::Refusal;
@@ -66,15 +65,14 @@ impl Lookups {
 }
 
 fn full() -> Refusal {
-    let remark = format!(
-        "{TAKEN_MAX} look-ups of messages wait already, {AT_ONCE} of which are served at a time; try again later"
-    );
-    Refusal::new(ResponseCode::SYSTEM_BUSY, remark)
+    Refusal::busy(format_args!("{TAKEN_MAX} look-ups of messages wait, {AT_ONCE} are served at a time"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use troupemq_codec::ResponseCode;
 
     use super::*;
 
@@ -98,7 +96,7 @@ mod tests {
         }
         let refused = lookups.run(|| ()).await.expect_err("one too many");
         assert_eq!(refused.code, ResponseCode::SYSTEM_BUSY);
-        assert!(refused.remark.starts_with("1024 look-ups of messages wait already, 4 of which"));
+        assert!(refused.remark.contains("1024 look-ups of messages wait, 4 are served at a time"));
         may_end.store(true, Ordering::Relaxed);
         for (number, asked) in asked.into_iter().enumerate() {
             assert_eq!(asked.await.expect("it ends"), Ok(number));

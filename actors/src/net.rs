@@ -24,6 +24,7 @@ pub mod sessions;
 pub mod turn;
 pub mod wire;
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,9 @@ use troupemq_codec::{Command, Request, ResponseCode};
 
 use crate::held::{Held, hold};
 use crate::queue::room::Room;
+
+/// When who was refused as one too many may try again, in ms: most work takes less.
+const AGAIN_MS: u32 = 100;
 
 /// The name of one connection within its node; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,6 +113,14 @@ impl Refusal {
     /// A request this node does not know.
     pub fn unsupported(code: i32) -> Refusal {
         Refusal::new(ResponseCode::REQUEST_CODE_NOT_SUPPORTED, format!(" request type {code} not supported"))
+    }
+
+    /// Too much is under way: of what how much, and when another try is worth it.
+    pub fn busy(cause: impl Display) -> Refusal {
+        let remark = format!(
+            "[OVERLOAD]system busy, start flow control for a while: {cause}; try again in {AGAIN_MS} ms"
+        );
+        Refusal::new(ResponseCode::SYSTEM_BUSY, remark)
     }
 
     /// The part that should answer is gone: the node stops or is poisoned.

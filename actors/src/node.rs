@@ -40,6 +40,8 @@ mod hostile_test;
 #[cfg(test)]
 mod light_test;
 #[cfg(test)]
+mod mailbox_test;
+#[cfg(test)]
 mod model_test;
 #[cfg(test)]
 mod mutation_test;

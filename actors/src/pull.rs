@@ -288,7 +288,7 @@ pub(crate) fn resume(wire: &Rc<Wire>, parcel: Box<Parcel>) {
     let Served::Broker(cast) = &wire.served else { return };
     if parcel.wakened == Some(Wakened::Full) {
         let max = cast.config.load().held_pulls_max;
-        return refuse_hold(wire, &parcel, format_args!("{max} pulls held at the queue"));
+        return refuse_hold(wire, &parcel, format_args!("{max} pulls held at the queue, its heldPullsMax"));
     }
     let cast = cast.clone();
     match parcel.wakened {
@@ -382,8 +382,7 @@ fn may_go_on(cast: &BrokerCast, parcel: &Parcel, reading: &Reading) -> bool {
 
 /// Answers a pull that would have to wait and finds no room for that.
 fn refuse_hold(wire: &Rc<Wire>, parcel: &Parcel, full: impl Display) {
-    let busy = format!("[OVERLOAD]system busy, start flow control for a while: {full}");
-    answer(wire, &parcel.request, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
+    answer(wire, &parcel.request, Err(Refusal::busy(full)));
 }
 
 /// Holds a pull that found nothing below `from` until something comes, if there is room.

@@ -27,6 +27,7 @@ use troupemq_codec::Text;
 use self::call::{Caller, Failure, Told};
 use self::course::Course;
 use self::waiters::Waiters;
+use crate::commit_log::MAILBOX;
 use crate::config::{BrokerConfig, NodeClock};
 use crate::held::hold;
 use crate::net::sessions::Sessions;
@@ -241,6 +242,7 @@ impl Actor for Registrar {
     type Context = Context<Registrar>;
 
     fn started(&mut self, context: &mut Context<Registrar>) {
+        context.set_mailbox_capacity(MAILBOX);
         self.turn(context);
     }
 }

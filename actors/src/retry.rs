@@ -18,7 +18,6 @@ pub mod next;
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
-use troupemq_codec::ResponseCode;
 use troupemq_codec::request::ConsumerSendMsgBackHeader;
 
 use crate::cast::BrokerCast;
@@ -154,9 +153,5 @@ impl Handler<Stored> for Retry {
 
 /// Why a message is not taken back while too many are.
 fn too_many() -> Refusal {
-    let remark = format!(
-        "[OVERLOAD]system busy, start flow control for a while: {WAITING_MAX} messages that were sent back wait to be \
-         stored"
-    );
-    Refusal::new(ResponseCode::SYSTEM_BUSY, remark)
+    Refusal::busy(format_args!("{WAITING_MAX} messages that were sent back wait to be stored"))
 }

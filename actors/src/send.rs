@@ -8,8 +8,8 @@
 //! - a send is answered once, in the order of the batch; a one-way send never.
 //!
 //! Contents: `check` says what is allowed, `place` finds topic and queue, `ids` makes unique ids, `bench` gathers a
-//! batch, `inner_batch` makes one record of many messages, `count` counts them, `reply` writes the answers; `own` is
-//! for what the broker stores itself.
+//! batch, `inner_batch` makes one record of many messages, `count` counts them, `reply` writes the answers, `slow`
+//! tells of those that took long; `own` is for what the broker stores itself.
 
 pub mod bench;
 pub mod check;
@@ -20,6 +20,7 @@ mod light;
 pub mod own;
 pub mod place;
 pub mod reply;
+pub mod slow;
 
 use troupemq_codec::Request;
 use troupemq_codec::request::{SendBatchMessage, SendMessage, SendMessageV2};

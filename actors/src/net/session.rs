@@ -369,4 +369,26 @@ mod tests {
             assert!(!peers[1].1.is_closed());
         });
     }
+
+    /// Nobody reads the mailbox while this test fills it: both are on one thread.
+    #[test]
+    fn a_session_with_a_full_mailbox_refuses_calls_as_busy_and_drops_what_is_pushed() {
+        let served = Served::Other(Arc::new(Faulty::default()));
+        actix::System::new().block_on(async {
+            let clock = NodeClock(Arc::new(SystemClock::new()));
+            let sessions = Sessions::new(NetConfig::default(), clock, Credits::new(1 << 20), Arc::default());
+            let sessions = sessions.start();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let stream = listener.accept().await.unwrap().0.into_std().unwrap();
+            let link = sessions.send(TakeIn { stream, served, seat: None }).await.unwrap().unwrap();
+            assert_eq!(sessions.send(Count).await, Ok(1));
+            let request = Command::request::<GetMaxOffset>(&GetMaxOffsetHeader::default());
+            let push = || link.hand(ToSession::Push(request.clone()));
+            let filled = (0..2 * MAILBOX).take_while(|_| push().is_ok()).count();
+            assert!((MAILBOX..=MAILBOX + 1).contains(&filled), "{filled}");
+            assert_eq!(push(), Err(CallError::Busy));
+            assert_eq!(link.ask(request.clone(), LIMIT).await.unwrap_err(), CallError::Busy);
+        });
+    }
 }

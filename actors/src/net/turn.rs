@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use troupemq_codec::{Command, CommandView, ResponseCode};
+use troupemq_codec::{Command, CommandView};
 
 use crate::net::wire::{End, Wire};
 use crate::net::{Answer, Call, Refusal};
@@ -161,9 +161,8 @@ impl Turn {
         let wire = self.wire.clone();
         if wire.calls.get() >= wire.hall.config.calls_max {
             let max = wire.hall.config.calls_max;
-            let busy =
-                format!("[OVERLOAD]system busy, start flow control for a while: {max} requests in work");
-            answer(&wire, &command, Err(Refusal::new(ResponseCode::SYSTEM_BUSY, busy)));
+            let busy = Refusal::busy(format_args!("{max} requests of the connection in work"));
+            answer(&wire, &command, Err(busy));
             return Ok(());
         }
         if let Served::Broker(cast) = &wire.served {

@@ -53,6 +53,7 @@ use crate::retry::Retry;
 use crate::router::Served;
 use crate::schedule::Schedule;
 use crate::send::ids::{IdSource, PlaceIds};
+use crate::send::slow::SlowSends;
 use crate::settings::{Configured, STORE_FILE, Settings};
 use crate::stats::rates::Sampler;
 use crate::timer::Timer;
@@ -215,7 +216,8 @@ fn start_store(
     stage.enter("Dispatcher");
     let waits = is_sync.then(|| flush.clone());
     let index = dispatch.index().clone();
-    let dispatcher = Dispatcher::new(dispatch, reader.clone(), waits, poison.clone()).start();
+    let dispatcher =
+        Dispatcher::new(dispatch, reader.clone(), waits, (poison.clone(), clock.clone())).start();
     stage.enter("CommitLog");
     let nudge = Nudge::new(flushing.0.clone(), store.clone(), reader.wrote_to());
     let commit_log = CommitLog::new(log, clock, dispatcher.clone(), nudge, poison).start();
@@ -293,6 +295,7 @@ fn start(
         broker_name: Text::from(broker.broker_name.as_str()),
         region: Text::from(broker.region_id.as_str()),
         trace_on: broker.trace_on,
+        slow_sends: SlowSends::default(),
         stored_replies: StoredReplies::new(&broker.region_id, broker.trace_on),
         own_properties: own_properties(broker),
         memory_bytes: memory_bytes(),

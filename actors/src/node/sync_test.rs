@@ -12,7 +12,9 @@ use troupemq_store::faults::{Op, arm, hold_up};
 use troupemq_store::{Clock, FlushMode, ManualClock, SystemClock};
 
 use crate::config::{NodeClock, NodeConfig};
+use crate::dispatcher::Settle;
 use crate::node::{Node, NodeHandle};
+use crate::send::slow::SlowSend;
 use crate::testing::{Client, send_request, small_broker};
 
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -159,4 +161,29 @@ fn in_async_mode_a_few_mebibytes_are_flushed_before_their_time() {
         }
         until("so many bytes are flushed", || log.flushed_to() > from);
     }
+}
+
+/// Two seconds pass while the disk does not answer.
+#[test]
+fn a_send_that_takes_long_is_told_with_the_stage_that_took_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = synchronous(dir.path());
+    let clock = Arc::new(ManualClock::at(1_795_000_000_000));
+    clock.advance_ms(1);
+    config.clock = NodeClock(clock.clone());
+    let node = Node::start(config).unwrap();
+    let (mut client, broker) = (Client::of(&node), node.broker().unwrap());
+    assert_eq!(client.produce("Slow", 0, b"first", "").code, 0);
+    assert_eq!(broker.slow_sends.last(), None);
+    let slow = hold_up(&dir.path().join("commitlog"), Op::Flush);
+    client.send(send_request("Slow", 0, b"slow", ""));
+    until("it waits for the disk", || slow.has_struck() && queued(&node, "Slow") == 2);
+    // What was stored before is dispatched when this is answered, so that only the disk is still waited for.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(broker.dispatcher.send(Settle)).expect("the dispatcher lives");
+    clock.advance_ms(2_000);
+    drop(slow);
+    assert_eq!(client.receive().expect("an answer").code, 0);
+    let told = SlowSend { total_ms: 2_000, log_ms: 0, queues_ms: 0, flush_ms: 2_000 };
+    assert_eq!(broker.slow_sends.last(), Some(told));
 }

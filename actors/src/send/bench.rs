@@ -22,7 +22,7 @@ use troupemq_codec::{CommandView, HeaderForm, Request, ResponseCode, Text};
 use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 
 use crate::cast::BrokerCast;
-use crate::commit_log::{Append, Done, Outcome};
+use crate::commit_log::{Append, Done, Outcome, not_taken};
 use crate::config::BrokerConfig;
 use crate::detour::Wish;
 use crate::directory::QueueView;
@@ -38,6 +38,7 @@ use crate::send::inner_batch;
 use crate::send::light;
 use crate::send::place::{Place, Places, gives_up};
 use crate::send::reply;
+use crate::send::slow::Stages;
 use crate::timer::recall;
 use crate::topic::names::{RETRY_PREFIX, dead_letter_topic};
 use crate::topics::EnsureTopic;
@@ -69,8 +70,8 @@ pub struct Bench {
     queues: Vec<Arc<QueueView>>,
     slots: Vec<Slot>,
     waits_for_disk: bool,
-    /// When the batch was handed in, in nanoseconds.
-    began: u64,
+    /// When the batch came how far.
+    stages: Stages,
     places: Places,
     /// Properties of the send at hand, when they had escapes or must be changed.
     scratch: BytesMut,
@@ -237,28 +238,28 @@ impl Bench {
         if self.slots.is_empty() {
             return;
         }
-        self.began = cast.clock().nanos();
+        self.stages = Stages { began: cast.clock().nanos(), ..Stages::default() };
         let (reply, waiting) = hold();
         let append = Append {
             credit: match cast.credits.take(self.batch.bytes.len()) {
                 Ok(credit) => Some(credit),
                 Err(full) => {
-                    let busy = Refusal::new(ResponseCode::SYSTEM_BUSY, full.to_string());
-                    return self.answer(cast, wire, &Outcome::Refused(busy));
+                    return self.answer(cast, wire, &Outcome::Refused(Refusal::busy(full)));
                 }
             },
             batch: std::mem::take(&mut self.batch),
             queues: std::mem::take(&mut self.queues),
             wait_for_disk: self.waits_for_disk,
+            stages: self.stages,
             reply,
         };
         if let Err(undelivered) = cast.commit_log.try_send(append) {
-            undelivered.into_inner().refuse(Refusal::gone("CommitLog"));
+            let refusal = not_taken(&undelivered);
+            undelivered.into_inner().refuse(refusal);
         }
         let outcome = match waiting.await {
-            Ok(Done { batch, queues, outcome }) => {
-                self.batch = batch;
-                self.queues = queues;
+            Ok(Done { batch, queues, stages, outcome }) => {
+                (self.batch, self.queues, self.stages) = (batch, queues, stages);
                 outcome
             }
             Err(_lost) => Outcome::Refused(Refusal::gone("CommitLog")),
@@ -270,7 +271,9 @@ impl Bench {
         let stored = outcome.stored(self.batch.records.len());
         let bytes = self.batch.records[..stored].last().map_or(0, PendingRecord::end);
         let messages = messages_in(&self.batch.records[..stored]);
-        let nanos = cast.clock().nanos().saturating_sub(self.began);
+        let now = cast.clock().nanos();
+        let nanos = now.saturating_sub(self.stages.began);
+        cast.slow_sends.note(&self.stages, now, wire.peer());
         cast.stats.put(messages, bytes, nanos);
         count::count(cast, &self.slots, &self.batch.records[..stored], nanos / 1_000_000);
         cast.stats.refused(messages_in(&self.batch.records[stored..]));

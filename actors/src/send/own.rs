@@ -14,11 +14,12 @@ use troupemq_codec::message::{NewRecord, Properties, sys_flag};
 use troupemq_store::{AppendBatch, ConsumeQueue, StoreError};
 
 use crate::cast::BrokerCast;
-use crate::commit_log::{Append, Done, Outcome};
+use crate::commit_log::{Append, Done, Outcome, not_taken};
 use crate::directory::QueueView;
 use crate::held::hold;
 use crate::net::Refusal;
 use crate::send::light;
+use crate::send::slow::Stages;
 
 /// Queues of messages stored together that are remembered.
 const FOUND_AGAIN: usize = 8;
@@ -53,9 +54,11 @@ pub async fn store(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<Vec<Stored
     }
     let (reply, waiting) = hold();
     let (batch, queues) = encode(cast, messages)?;
-    let append = Append { batch, queues, wait_for_disk: true, credit: None, reply };
+    let stages = Stages::default();
+    let append = Append { batch, queues, wait_for_disk: true, credit: None, stages, reply };
     if let Err(undelivered) = cast.commit_log.try_send(append) {
-        undelivered.into_inner().refuse(Refusal::gone("CommitLog"));
+        let refusal = not_taken(&undelivered);
+        undelivered.into_inner().refuse(refusal);
     }
     let Done { batch, outcome, .. } = waiting.await.map_err(|_lost| Refusal::gone("CommitLog"))?;
     let stored = outcome.stored(batch.records.len());

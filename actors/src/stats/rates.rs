@@ -14,6 +14,7 @@ use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::request::BrokerStats;
 
 use super::{Reading, Stats};
+use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::topic::counters::Pair;
 use crate::topic::statistics::{Item, Of};
@@ -108,6 +109,7 @@ impl Actor for Sampler {
     type Context = Context<Sampler>;
 
     fn started(&mut self, context: &mut Self::Context) {
+        context.set_mailbox_capacity(MAILBOX);
         self.round();
         context.run_interval(Duration::from_secs(1), |sampler, _| sampler.round());
     }

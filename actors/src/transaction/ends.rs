@@ -135,10 +135,7 @@ async fn store_together(cast: &BrokerCast, all: &[Begun]) -> Vec<Result<i64, Ref
 
 /// Why a decision is not taken while too many wait.
 pub(super) fn too_many() -> Refusal {
-    let remark = format!(
-        "[OVERLOAD]system busy, start flow control for a while: {WAITING_MAX} ends of transactions wait to be stored"
-    );
-    Refusal::new(ResponseCode::SYSTEM_BUSY, remark)
+    Refusal::busy(format_args!("{WAITING_MAX} ends of transactions wait to be stored"))
 }
 
 fn not_noted() -> Refusal {
