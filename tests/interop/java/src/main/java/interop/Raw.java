@@ -40,7 +40,7 @@ final class Raw {
     }
 
     RemotingCommand call(int code, byte[] body, Object... fields) throws Exception {
-        return ask(bed.brokerAddress(), request(code, body, fields), 10_000);
+        return ask(bed.brokerAddress(), request(code, body, fields), 30_000);
     }
 
     /** The body of the answer to a request that has its parameters in its own body; it must be a success. */

@@ -76,7 +76,7 @@ final class StatementScenarios {
                 RemotingCommand request = Raw.request(code, null, "topic", topic, "queueId", 0);
                 request.setSerializeTypeCurrentRPC(form);
                 String address = code == GET_ROUTEINFO_BY_TOPIC ? bed.target.nameServer() : bed.brokerAddress();
-                RemotingCommand answer = raw.ask(address, request, 10_000);
+                RemotingCommand answer = raw.ask(address, request, 30_000);
                 Check.equal(request.getOpaque(), answer.getOpaque(), "number of the answer to %d", code);
                 // Java's servers answer in the form that they are set to; its clients read both.
                 SerializeType wanted = bed.target.isJava() ? SerializeType.JSON : form;
