@@ -1,7 +1,8 @@
 //! Cold readers: threads that fetch what a pull wants and the memory does not hold.
 //!
 //! Invariants:
-//! - a page that is not in memory is first touched here, never on an arbiter;
+//! - a page that is not in memory is first read here, never on an arbiter, and through the file: what the disk cannot
+//!   read is an error that the pull is answered with;
 //! - every pull that is taken comes back to its session;
 //! - the number of pulls that wait is bounded; one more is refused.
 
@@ -20,8 +21,6 @@ use crate::pull::read::Reading;
 const THREADS: usize = 2;
 /// Pulls that may wait for one thread.
 const WAITING_MAX: usize = 1024;
-/// Bytes of a page.
-const PAGE_BYTES: usize = 4096;
 
 /// The handle by which sessions reach the readers; cheap to clone. The threads end when the last is dropped.
 #[derive(Debug, Clone)]
@@ -90,14 +89,13 @@ fn no_room(ranges: &[(u64, usize)]) -> Refusal {
 }
 
 fn work(jobs: &Receiver<Job>, log: &LogReader) {
-    while let Ok(job) = jobs.recv() {
-        for (log_offset, len) in job.ranges {
-            let touched = log.look(log_offset, len, |bytes| {
-                bytes.iter().step_by(PAGE_BYTES).fold(0_u8, |sum, byte| sum ^ byte)
-            });
-            std::hint::black_box(touched);
+    while let Ok(Job { ranges, mut parcel }) = jobs.recv() {
+        let fetched = ranges.into_iter().try_for_each(|(log_offset, len)| log.fetch(log_offset, len));
+        if let Err(error) = fetched {
+            tracing::error!(%error, "messages cannot be read from the disk");
+            parcel.unreadable = Some(error.to_string());
         }
-        give_back(job.parcel);
+        give_back(parcel);
     }
 }
 

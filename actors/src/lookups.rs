@@ -55,12 +55,16 @@ impl Lookups {
     }
 
     /// The whole record that begins at `log_offset`; none if no record begins there.
+    ///
+    /// # Errors
+    /// If too many look-ups wait already, or the disk cannot read it.
     pub async fn record(&self, log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, Refusal> {
         if query::is_near(log, log_offset) {
             return Ok(query::record_at(log, log_offset));
         }
         let log = log.clone();
-        self.run(move || query::record_at(&log, log_offset)).await
+        let read = self.run(move || query::fetch_record(&log, log_offset)).await?;
+        read.map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))
     }
 }
 

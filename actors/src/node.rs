@@ -76,6 +76,8 @@ mod timer_test;
 mod topic_test;
 #[cfg(test)]
 mod transaction_test;
+#[cfg(test)]
+mod unreadable_test;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

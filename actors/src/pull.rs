@@ -62,6 +62,8 @@ pub struct Parcel {
     pub deadline: Option<u64>,
     /// Whether a cold reader has fetched what it wants.
     pub is_warm: bool,
+    /// Why what it wants cannot be read from the disk, if it cannot.
+    pub unreadable: Option<String>,
     /// Why the offset that it commits is not kept, if it is not.
     pub not_kept: Option<String>,
 }
@@ -251,6 +253,7 @@ fn parcel(
         wakened: None,
         deadline: None,
         is_warm: false,
+        unreadable: None,
         not_kept: None,
     })
 }
@@ -289,6 +292,10 @@ pub(crate) fn resume(wire: &Rc<Wire>, parcel: Box<Parcel>) {
     if parcel.wakened == Some(Wakened::Full) {
         let max = cast.config.load().held_pulls_max;
         return refuse_hold(wire, &parcel, format_args!("{max} pulls held at the queue, its heldPullsMax"));
+    }
+    if let Some(cause) = &parcel.unreadable {
+        let refusal = Refusal::new(ResponseCode::SYSTEM_ERROR, cause.clone());
+        return reply::refuse(wire, &parcel.request, refusal.into());
     }
     let cast = cast.clone();
     match parcel.wakened {

@@ -12,7 +12,7 @@ use troupemq_codec::message::properties::{KEY_SEPARATOR, KEYS, UNIQ_KEY};
 use troupemq_codec::request::{QueryMessageHeader, QueryMessageReplyHeader, ViewMessageByIdHeader};
 use troupemq_codec::{Command, ResponseCode};
 use troupemq_store::index::{QUERY_ENTRIES_MAX, QUERY_LOOKS_MAX};
-use troupemq_store::{IndexReader, KeyQuery, LogReader};
+use troupemq_store::{IndexReader, KeyQuery, LogReader, StoreError};
 
 use crate::cast::BrokerCast;
 use crate::dispatcher::Settle;
@@ -65,12 +65,17 @@ pub async fn query_message(cast: &BrokerCast, call: &Call) -> Answer {
 
 /// The messages that a query finds, and whether it stopped at a bound. Waits for the disk.
 fn with_key(log: &LogReader, index: &IndexReader, query: &KeyQuery<'_>) -> (Bytes, bool) {
-    let is_right = |log_offset| {
-        record_at(log, log_offset).is_some_and(|record| has_key(&record, query.topic, query.key))
+    let read = |log_offset| {
+        fetch_record(log, log_offset).unwrap_or_else(|error| {
+            tracing::error!(%error, log_offset, "a message cannot be read from the disk");
+            None
+        })
     };
+    let is_right =
+        |log_offset| read(log_offset).is_some_and(|record| has_key(&record, query.topic, query.key));
     let found = index.query_where(query, is_right);
     let mut body = BytesMut::new();
-    for record in found.log_offsets.into_iter().filter_map(|at| record_at(log, at)) {
+    for record in found.log_offsets.into_iter().filter_map(read) {
         if body.len() + record.len() > BODY_MAX_BYTES && !body.is_empty() {
             break;
         }
@@ -104,16 +109,24 @@ pub fn is_near(log: &LogReader, log_offset: u64) -> bool {
     log_offset.saturating_add(NEAR_BYTES) >= log.wrote_to()
 }
 
-/// The whole record that begins at `log_offset`; none if no record begins there. May wait for the disk, unless it is
-/// near.
+/// The same as [`record_at`], for one that may be on the disk alone. Waits for it.
+///
+/// # Errors
+/// If the disk cannot read it.
+pub fn fetch_record(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, StoreError> {
+    log.fetch(log_offset, SIZE_BYTES)?;
+    if let Some(size) = size_at(log, log_offset) {
+        log.fetch(log_offset, size)?;
+    }
+    Ok(record_at(log, log_offset))
+}
+
+/// The whole record that begins at `log_offset`; none if no record begins there. Near ones are in memory.
 pub fn record_at(log: &LogReader, log_offset: u64) -> Option<Bytes> {
     if log_offset < log.min_offset() || log_offset >= log.wrote_to() {
         return None;
     }
-    let size = log.look(log_offset, SIZE_BYTES, |bytes| {
-        bytes.first_chunk::<SIZE_BYTES>().map(|word| u32::from_be_bytes(*word))
-    });
-    let size = usize::try_from(size??).ok()?;
+    let size = size_at(log, log_offset)?;
     let end = log_offset.checked_add(u64::try_from(size).ok()?)?;
     if end > log.wrote_to() {
         return None;
@@ -122,6 +135,14 @@ pub fn record_at(log: &LogReader, log_offset: u64) -> Option<Bytes> {
     let record = RecordView::parse(&bytes).ok()?;
     let is_here = u64::try_from(record.log_offset()) == Ok(log_offset) && record.total_size() == size;
     (is_here && record.body_is_intact()).then_some(bytes)
+}
+
+/// Bytes of the record that begins there, if one does.
+fn size_at(log: &LogReader, log_offset: u64) -> Option<usize> {
+    let size = log.look(log_offset, SIZE_BYTES, |bytes| {
+        bytes.first_chunk::<SIZE_BYTES>().map(|word| u32::from_be_bytes(*word))
+    });
+    usize::try_from(size??).ok()
 }
 
 fn has_key(bytes: &[u8], topic: &str, key: &str) -> bool {

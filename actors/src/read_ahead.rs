@@ -1,7 +1,8 @@
 //! Records of the log for actors that deliver them: read where waiting is allowed.
 //!
 //! Invariants:
-//! - a page that is not in memory is first touched on a thread that may wait, never on an arbiter;
+//! - a page that is not in memory is first read on a thread that may wait, never on an arbiter, and through the file: a
+//!   record that the disk cannot read is none;
 //! - the operating system is asked once for records that lie side by side;
 //! - units that this process has not written are compared with their records, where the queue is known;
 //! - nothing is copied.
@@ -13,8 +14,6 @@ use troupemq_store::{ConsumeQueue, LogReader, Unit};
 
 use crate::cast::BrokerCast;
 
-/// Bytes of a page.
-const PAGE_BYTES: usize = 4096;
 /// Bytes of the log that are asked about at once.
 const SPAN_BYTES: usize = 64 << 10;
 
@@ -31,14 +30,18 @@ impl Records {
         for unit in units {
             let len = usize::try_from(unit.size).unwrap_or(0);
             let bytes = if unit.is_hole() { None } else { cast.log.slice(unit.log_offset, len) };
-            if let Some(bytes) = bytes.as_ref().filter(|_| !resident.has(unit.log_offset, len)) {
-                cold.push(bytes.clone());
+            if bytes.is_some() && !resident.has(unit.log_offset, len) {
+                cold.push((records.len(), unit.log_offset, len));
             }
             records.push(bytes);
         }
         if !cold.is_empty() {
+            let log = cast.log.clone();
             // A thread that cannot be had costs time, nothing else: the pages are read where they are used.
-            let _ = actix_rt::task::spawn_blocking(move || touch(&cold)).await;
+            let unreadable = actix_rt::task::spawn_blocking(move || fetch(&log, &cold)).await;
+            for at in unreadable.unwrap_or_default() {
+                records[at] = None;
+            }
         }
         Records(records)
     }
@@ -110,8 +113,14 @@ pub fn tell_damaged(queue: &ConsumeQueue, unit: &Unit) {
     );
 }
 
-fn touch(cold: &[Bytes]) {
-    let sum =
-        cold.iter().flat_map(|bytes| bytes.iter().step_by(PAGE_BYTES)).fold(0_u8, |sum, byte| sum ^ byte);
-    std::hint::black_box(sum);
+/// Brings records into memory; answers the numbers of those that the disk cannot read.
+fn fetch(log: &LogReader, cold: &[(usize, u64, usize)]) -> Vec<usize> {
+    let mut unreadable = Vec::new();
+    for (number, log_offset, len) in cold {
+        if let Err(error) = log.fetch(*log_offset, *len) {
+            tracing::error!(%error, log_offset, "a message cannot be read from the disk and is passed over");
+            unreadable.push(*number);
+        }
+    }
+    unreadable
 }

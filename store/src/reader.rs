@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use crate::error::StoreError;
 use crate::pieces::Pieces;
 use crate::segments::Segments;
 
@@ -144,6 +145,14 @@ impl LogReader {
     /// Hands the bytes to `look` without making an owned slice of them.
     pub fn look<T>(&self, log_offset: u64, len: usize, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
         self.segments.with(log_offset, |segment| segment.slice(log_offset, len).map(look)).flatten()
+    }
+
+    /// Brings these bytes into memory, on a thread that may wait.
+    ///
+    /// # Errors
+    /// If the disk cannot read them: then nobody may read them through the map. What is not kept is none.
+    pub fn fetch(&self, log_offset: u64, len: usize) -> Result<(), StoreError> {
+        self.segments.with(log_offset, |segment| segment.fetch(log_offset, len)).unwrap_or(Ok(()))
     }
 
     /// Whether reading these bytes waits for no disk. What nobody can read is resident.

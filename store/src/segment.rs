@@ -7,6 +7,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +19,9 @@ use crate::mmap::{MapWriter, Mapping};
 
 /// What zeros are written from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Bytes read from the file at a time.
+const FETCH_BYTES: usize = 64 << 10;
 
 /// Read side of a segment; shared by all readers.
 #[derive(Debug)]
@@ -95,6 +99,23 @@ impl Segment {
     /// Whether reading `len` bytes from `offset` waits for no disk.
     pub fn is_resident(&self, offset: u64, len: usize) -> bool {
         self.position(offset).is_none_or(|at| self.mapping.is_resident(at..at.saturating_add(len)))
+    }
+
+    /// Reads `len` final bytes from `offset` through the file, after which they are in memory. Waits for the disk.
+    ///
+    /// # Errors
+    /// If the disk refuses or the file was cut; to who reads through the map that is the end of the process.
+    pub fn fetch(&self, offset: u64, len: usize) -> Result<(), StoreError> {
+        let end = offset.saturating_add(len as u64).min(self.published());
+        let mut at = offset.max(self.start);
+        let mut bytes = vec![0; len.min(FETCH_BYTES)];
+        while at < end {
+            let step = usize::try_from(end - at).unwrap_or(FETCH_BYTES).min(bytes.len());
+            let read = || self.file.read_exact_at(&mut bytes[..step], at - self.start);
+            faults::look(Op::Read, &self.path, read).map_err(StoreError::io("read", &self.path))?;
+            at += step as u64;
+        }
+        Ok(())
     }
 
     /// Has the disk take everything stored in this file so far.

@@ -19,17 +19,17 @@ use crate::node::Node;
 use crate::send::{Own, store};
 use crate::testing::{Client, pull_header, pull_request, request, send_request, small_broker, start_broker};
 
-fn stored(answer: &Command) -> SendMessageReplyHeader {
+pub(super) fn stored(answer: &Command) -> SendMessageReplyHeader {
     assert_eq!(answer.code, 0, "{answer:?}");
     answer.header().expect("a stored message has the whole header")
 }
 
-fn found(answer: &Command) -> (PullMessageReplyHeader, Vec<Message>) {
+pub(super) fn found(answer: &Command) -> (PullMessageReplyHeader, Vec<Message>) {
     let header = answer.header().expect("a pull has its offsets");
     (header, Message::decode_all(answer.body.clone()).expect("whole records"))
 }
 
-fn refused(answer: &Command, code: ResponseCode, remark: &str) {
+pub(super) fn refused(answer: &Command, code: ResponseCode, remark: &str) {
     assert_eq!(answer.response_code(), code, "{answer:?}");
     let said = answer.remark.as_deref().unwrap_or_default();
     assert!(said.contains(remark), "{said}");

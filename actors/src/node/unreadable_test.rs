@@ -1,0 +1,51 @@
+//! A log of which the disk cannot read a part, under a running node.
+//!
+//! Invariants:
+//! - every test has its own node, folder and ports.
+
+use troupemq_codec::ResponseCode;
+use troupemq_store::faults::{Op, arm};
+
+use super::end_to_end_test::{found, refused, stored};
+use crate::node::Node;
+use crate::testing::{Client, small_broker};
+
+#[test]
+fn what_the_disk_cannot_read_is_an_answer_that_names_it_and_the_node_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("commitlog");
+    let first = log.join(format!("{:020}", 0));
+    let start = || {
+        let mut config = small_broker(dir.path());
+        config.broker.as_mut().unwrap().store.log_segment_bytes = 20 << 20;
+        Node::start(config).unwrap()
+    };
+    let node = start();
+    let mut client = Client::of(&node);
+    for at in 0..24_u8 {
+        stored(&client.produce("Cold", 0, &[at; 1_000_000], ""));
+    }
+    node.stop_and_wait().expect("a clean stop");
+    drop((node, client));
+    let disk = std::fs::OpenOptions::new().write(true).open(&first).unwrap();
+    rustix::fs::fadvise(&disk, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let node = start();
+    let broker = node.broker().unwrap().clone();
+    let mut client = Client::of(&node);
+    // Some file systems keep everything in memory; then nothing is read from the disk.
+    if !broker.log.is_resident(13_000_000, 1_000_000) {
+        let broken = arm(&log, Op::Read, 0, 5);
+        let answer = client.pull("Cold", 0, 13, "*");
+        refused(&answer, ResponseCode::SYSTEM_ERROR, &format!("cannot read {}: ", first.display()));
+        drop(broken);
+        assert_eq!(found(&client.pull("Cold", 0, 13, "*")).1.len(), 1, "the disk reads again");
+    }
+    // Somebody cuts the file while it is mapped.
+    disk.set_len(16_000_000).unwrap();
+    let answer = client.pull("Cold", 0, 17, "*");
+    refused(&answer, ResponseCode::SYSTEM_ERROR, &format!("cannot read {}: ", first.display()));
+    for offset in [14, 22] {
+        assert_eq!(found(&client.pull("Cold", 0, offset, "*")).0.next_offset, offset + 1);
+    }
+    stored(&client.produce("Cold", 0, b"goes on", ""));
+}
