@@ -20,20 +20,27 @@ pub fn encode_url_safe(bytes: &[u8]) -> String {
 }
 
 fn encode_with(bytes: &[u8], alphabet: &[u8; 64]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
-    for chunk in bytes.chunks(3) {
-        let mut group = [0u8; 4];
-        for (place, byte) in group.iter_mut().skip(1).zip(chunk) {
-            *place = *byte;
-        }
-        let bits = u32::from_be_bytes(group);
-        for (position, shift) in [18u32, 12, 6, 0].into_iter().enumerate() {
-            let index = usize::try_from((bits >> shift) & 0x3f).unwrap_or_default();
-            let letter = alphabet.get(index).copied().unwrap_or_default();
-            out.push(if position <= chunk.len() { char::from(letter) } else { '=' });
-        }
+    let letter = |index: u32| {
+        let index = usize::try_from(index & 0x3f).unwrap_or_default();
+        alphabet.get(index).copied().unwrap_or_default()
+    };
+    let letters = |bits: u32| [18, 12, 6, 0].map(|shift| letter(bits >> shift));
+    let mut out = Vec::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
+    let (groups, rest) = bytes.as_chunks::<3>();
+    for [first, second, third] in groups {
+        out.extend_from_slice(&letters(u32::from_be_bytes([0, *first, *second, *third])));
     }
-    out
+    let padded = match *rest {
+        [first] => Some(([0, first, 0, 0], 2)),
+        [first, second] => Some(([0, first, second, 0], 1)),
+        _ => None,
+    };
+    if let Some((group, missing)) = padded {
+        let mut last = letters(u32::from_be_bytes(group));
+        last.iter_mut().rev().take(missing).for_each(|letter| *letter = b'=');
+        out.extend_from_slice(&last);
+    }
+    String::from_utf8(out).expect("both alphabets are ASCII")
 }
 
 /// Reads either alphabet.

@@ -26,15 +26,9 @@ use crate::topic::names::RETRY_PREFIX;
 /// Tag of a cancellation.
 const RECALL_TAG: &str = "_RECALL_TAG_";
 
-/// The handle of a timer whose slot holds the time `recall_ms`; a retry has none.
-pub fn handle(cast: &BrokerCast, topic: &str, (recall_ms, uniq_key): (i64, &str)) -> Option<Box<str>> {
-    let handle = RecallHandle {
-        topic: topic.to_owned(),
-        broker_name: cast.broker_name.to_string(),
-        deliver_ms: recall_ms,
-        unique_id: uniq_key.to_owned(),
-    };
-    (!topic.starts_with(RETRY_PREFIX)).then(|| handle.to_string().into())
+/// The handle of a timer: a time that its slot holds, and its unique id; a retry has none.
+pub fn handle(cast: &BrokerCast, topic: &str, due: (i64, &str)) -> Option<Box<str>> {
+    (!topic.starts_with(RETRY_PREFIX)).then(|| RecallHandle::text(topic, &cast.broker_name, due).into())
 }
 
 /// What names a timer in a cancellation.

@@ -154,13 +154,18 @@ impl RecallHandle {
             unique_id: unique_id.to_owned(),
         })
     }
+
+    /// The text of a handle, without making one of it first.
+    pub fn text(topic: &str, broker_name: &str, (deliver_ms, unique_id): (i64, &str)) -> String {
+        let plain = format!("v1 {topic} {broker_name} {deliver_ms} {unique_id}");
+        base64::encode_url_safe(plain.as_bytes())
+    }
 }
 
 impl fmt::Display for RecallHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RecallHandle { topic, broker_name, deliver_ms, unique_id } = self;
-        let plain = format!("v1 {topic} {broker_name} {deliver_ms} {unique_id}");
-        f.write_str(&base64::encode_url_safe(plain.as_bytes()))
+        f.write_str(&RecallHandle::text(topic, broker_name, (*deliver_ms, unique_id)))
     }
 }
 
