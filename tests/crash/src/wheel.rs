@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - both are made on copies: a wheel that was found enters what it does not have yet, one that was lost everything;
-//! - a timer that was entered when its slot was delivered already stands in a later one, at the moment it was entered.
+//! - a timer that was entered when its slot was delivered already stands in a later one, at the moment it was entered;
+//!   of such a one a rebuild may know less: it is not compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,8 +73,9 @@ pub(crate) fn judge(opened: &Opened, ours: &Slots) -> Result<(), Fault> {
         let fits = match (ours.get(log_offset), rebuilt.get(log_offset)) {
             (Some((one_ms, _)), Some((other_ms, _))) if one_ms == other_ms => true,
             (Some((_, one_is_late)), Some((_, other_is_late))) => *one_is_late || *other_is_late,
-            // Without a check point nobody knows that it came.
-            (None, Some((_, is_late))) => *is_late,
+            // Without a check point nobody knows that it came; with one, what was due in front of it has come, which is
+            // not sure of one that was entered late.
+            (None, Some((_, is_late))) | (Some((_, is_late)), None) => *is_late,
             _ => false,
         };
         if !fits {
