@@ -2,7 +2,9 @@
 //!
 //! Invariants:
 //! - what may be committed never passes a message that is not settled;
-//! - it never goes back but by [`Progress::restart`].
+//! - it never goes back but by [`Progress::restart`];
+//! - what the broker told is not committed again: an earlier owner of the queue may have come further meanwhile, with a
+//!   commit that was late.
 
 use std::collections::VecDeque;
 
@@ -21,6 +23,11 @@ impl Progress {
     /// Nothing delivered yet.
     pub(crate) fn new(next_offset: i64) -> Progress {
         Progress { delivered: VecDeque::new(), next_offset, committed: None }
+    }
+
+    /// Nothing delivered yet, and the broker knows that the group is there.
+    pub(crate) fn resumed(next_offset: i64) -> Progress {
+        Progress { committed: Some(next_offset), ..Progress::new(next_offset) }
     }
 
     /// Messages were handed out; the next pull begins at `next_offset`.
@@ -87,6 +94,16 @@ mod tests {
         assert_eq!(progress.to_commit(), None);
         progress.delivered([], 7);
         assert_eq!(progress.to_commit(), Some(7));
+    }
+
+    #[test]
+    fn where_the_broker_said_to_go_on_is_no_news_to_it() {
+        let mut progress = Progress::resumed(7);
+        assert_eq!((progress.position(), progress.to_commit()), (7, None));
+        progress.delivered([7], 8);
+        assert_eq!(progress.to_commit(), None);
+        progress.settled(7);
+        assert_eq!(progress.to_commit(), Some(8));
     }
 
     #[test]

@@ -12,7 +12,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use troupemq::{Broker, BrokerError, Client, ClientError, Decision, Message, Outcome, Received};
-use troupemq_codec::request::{ConsumerSendMsgBack, SendBatchMessage, SendMessageV2};
+use troupemq_codec::request::{
+    ConsumerSendMsgBack, PullMessage, SendBatchMessage, SendMessageV2, UpdateConsumerOffset,
+};
 use troupemq_codec::{Command, Request};
 
 use crate::client_trouble::pair;
@@ -131,6 +133,41 @@ async fn what_is_done_is_committed_while_another_broker_is_silent() {
     for broker in [bad.broker, good.broker] {
         broker.shutdown().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_a_queue_over_commits_nothing_but_what_it_has_done() {
+    let (pulls, commits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (pulling, committing) = (pulls.clone(), commits.clone());
+    let behind = Behind::start(move |command| {
+        let topic = command.fields.get("topic").or_else(|| command.fields.get("b"));
+        if topic == Some("t") {
+            pulling.fetch_add(usize::from(command.code == PullMessage::CODE), Ordering::SeqCst);
+            committing.fetch_add(usize::from(command.code == UpdateConsumerOffset::CODE), Ordering::SeqCst);
+        }
+        Verdict::Pass
+    });
+    let behind = behind.await;
+    let client = behind.client().await;
+    let there = behind.broker.client();
+    there.create_topic("t", 1).await.unwrap();
+    there.producer("p").start().await.unwrap().send(Message::new("t", "x")).await.unwrap();
+    let queue = there.queues("t").await.unwrap().remove(0);
+    let mut earlier = there.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
+    timeout(LIMIT, earlier.next()).await.expect("in time").unwrap().unwrap().ack().await.unwrap();
+    earlier.shutdown().await;
+    assert_eq!(there.committed("g", &queue).await.unwrap(), Some(1));
+    let all = client.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
+    let pulled = async {
+        while pulls.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, pulled).await.expect("the queue is taken up");
+    timeout(LIMIT, all.shutdown()).await.expect("it ends");
+    assert_eq!(commits.load(Ordering::SeqCst), 0, "nothing was done");
+    assert_eq!(there.committed("g", &queue).await.unwrap(), Some(1));
+    behind.broker.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -282,13 +282,13 @@ impl Member {
                 continue;
             }
             match self.file.get(&queue).filter(|_| self.settings.broadcast) {
-                Some(queue_offset) => self.begin(subscription, queue, queue_offset),
-                None => drop(asked.spawn(start_offset(self.client.clone(), self.settings.clone(), queue))),
+                Some(queue_offset) => self.begin(subscription, queue, Progress::resumed(queue_offset)),
+                None => drop(asked.spawn(start_of(self.client.clone(), self.settings.clone(), queue))),
             }
         }
         while let Some(told) = asked.join_next().await {
             match told {
-                Ok((queue, Ok(queue_offset))) => self.begin(subscription, queue, queue_offset),
+                Ok((queue, Ok(progress))) => self.begin(subscription, queue, progress),
                 Ok((queue, Err(error))) => {
                     tracing::debug!(%queue, %error, "queue not begun");
                     *again = REBALANCE_AGAIN;
@@ -379,7 +379,8 @@ impl Member {
         });
     }
 
-    fn begin(&mut self, subscription: &Subscription, queue: Queue, queue_offset: i64) {
+    fn begin(&mut self, subscription: &Subscription, queue: Queue, progress: Progress) {
+        let queue_offset = progress.position();
         tracing::debug!(%queue, queue_offset, "queue taken up");
         self.last_lane += 1;
         let (client, events) = (self.client.clone(), self.events.clone());
@@ -399,26 +400,31 @@ impl Member {
         };
         let pulling = lane.clone().run(subscription.clone(), wanted, self.deliveries.clone());
         let task = tokio::spawn(pulling).abort_handle();
-        self.lanes.insert(queue, Assigned::new(lane, Progress::new(queue_offset), (notes, task)));
+        self.lanes.insert(queue, Assigned::new(lane, progress, (notes, task)));
     }
 }
 
 /// Where a group goes on in a queue.
-async fn start_offset(client: Client, settings: Settings, queue: Queue) -> (Queue, Result<i64, ClientError>) {
+async fn start_of(
+    client: Client,
+    settings: Settings,
+    queue: Queue,
+) -> (Queue, Result<Progress, ClientError>) {
     let told = async {
         if !settings.broadcast {
             if let Some(queue_offset) = client.committed(&settings.group, &queue).await? {
-                return Ok(queue_offset);
+                return Ok(Progress::resumed(queue_offset));
             }
             if queue.topic.starts_with(super::RETRY_PREFIX) {
-                return Ok(0);
+                return Ok(Progress::new(0));
             }
         }
-        match settings.start {
+        let queue_offset = match settings.start {
             StartAt::First => client.min_offset(&queue).await,
             StartAt::Last => client.max_offset(&queue).await,
             StartAt::Time(epoch_ms) => client.offset_at(&queue, epoch_ms).await,
-        }
+        };
+        queue_offset.map(Progress::new)
     };
     let told = told.await;
     (queue, told)

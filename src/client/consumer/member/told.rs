@@ -14,6 +14,7 @@ use super::Member;
 use crate::client::consumer::asked::Asked;
 use crate::client::consumer::{Delivery, Settle, Subscription};
 use crate::client::message::Received;
+use crate::client::progress::Progress;
 use crate::client::queue::Queue;
 
 impl Member {
@@ -55,7 +56,7 @@ impl Member {
     fn resume(&mut self, queue: Queue, queue_offset: i64) {
         let of_topic = |subscription: &&Subscription| subscription.topic == queue.topic;
         if let Some(subscription) = self.settings.subscriptions.iter().find(of_topic).cloned() {
-            self.begin(&subscription, queue, queue_offset);
+            self.begin(&subscription, queue, Progress::new(queue_offset));
         }
     }
 
