@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
+use troupemq_codec::ResponseCode;
 use troupemq_store::LogReader;
 
 use crate::net::Refusal;
@@ -75,8 +76,6 @@ fn full() -> Refusal {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-
-    use troupemq_codec::ResponseCode;
 
     use super::*;
 
