@@ -226,7 +226,11 @@ fn a_frame_that_waits_for_bytes_of_the_purse_ends_with_its_connection_and_goes_o
     drop(all);
     patient.write(&large[front..]);
     assert_eq!(patient.receive().expect("it is read on").code, 0);
-    assert_eq!((broker.credits.waiting(), broker.credits.used_bytes()), (0, 0));
+    // The session gives its bytes back behind the answer.
+    while broker.credits.used_bytes() > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(broker.credits.waiting(), 0);
 }
 
 #[test]
