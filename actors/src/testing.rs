@@ -14,8 +14,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::frame::take_frame;
+use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
+use troupemq_codec::loose_json::to_fastjson;
 use troupemq_codec::request::{
-    PULL_HAS_SUBSCRIPTION, PullMessage, PullMessageHeader, SendMessageV2, SendMessageV2Header,
+    HeartBeat, PULL_HAS_SUBSCRIPTION, PullMessage, PullMessageHeader, SendMessageV2, SendMessageV2Header,
+    UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
 };
 use troupemq_codec::{Command, Request, Text};
 use troupemq_store::StoreConfig;
@@ -201,4 +204,44 @@ pub fn pull_header(topic: &str, queue_id: i32, offset: i64, tags: &str) -> PullM
 /// A request by its header.
 pub fn request<R: Request>(header: &R::Header) -> Command {
     Command::request::<R>(header)
+}
+
+/// A heart-beat.
+pub fn beat_request(data: &HeartbeatData) -> Command {
+    Command::request::<HeartBeat>(&Default::default()).with_body(to_fastjson(data).into())
+}
+
+/// What the heart-beat of a member of one group says.
+pub fn member_data(client_id: &str, consumer: ConsumerData) -> HeartbeatData {
+    let client_id = Text::from(client_id);
+    HeartbeatData { client_id, consumer_data_set: vec![consumer], ..HeartbeatData::default() }
+}
+
+/// What a member of a group says of it, with the topic that it reads.
+pub fn reader_of(group: &str, topic: &str, sub_version: i64) -> ConsumerData {
+    let (topic, sub_string) = (Text::from(topic), Text::from_static("*"));
+    let subscription = SubscriptionData { topic, sub_string, sub_version, ..SubscriptionData::default() };
+    let group_name = Text::from(group);
+    ConsumerData { group_name, subscription_data_set: vec![subscription], ..ConsumerData::default() }
+}
+
+/// A member of a group; it stays one as long as its connection is kept.
+pub fn join(node: &NodeHandle, data: &HeartbeatData) -> Client {
+    let mut member = Client::of(node);
+    assert_eq!(member.call_past_notices(beat_request(data)).code, 0, "a member is taken in");
+    member
+}
+
+/// A request to make or change a topic of so many queues.
+pub fn topic_request(topic: &str, queues: i32, perm: i32, order: Option<bool>) -> Command {
+    request::<UpdateAndCreateTopic>(&UpdateAndCreateTopicHeader {
+        topic: Text::from(topic),
+        default_topic: Text::from_static("TBW102"),
+        read_queue_nums: queues,
+        write_queue_nums: queues,
+        perm,
+        topic_filter_type: Text::from_static("SINGLE_TAG"),
+        order,
+        ..UpdateAndCreateTopicHeader::default()
+    })
 }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, MessageModel};
+use troupemq_codec::heartbeat_data::{ConsumerData, MessageModel};
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::*;
 use troupemq_codec::topic::MessageQueue;
@@ -13,34 +13,18 @@ use troupemq_codec::{Command, ResponseCode, Text};
 
 use crate::config::NameServerPart;
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, request, small_broker, start_broker};
+use crate::testing::{self, Client, member_data, request, small_broker, start_broker, topic_request};
 
 const GROUP: &str = "Readers";
 
 /// A member of the group; it stays one as long as its connection is kept.
 fn join(node: &NodeHandle, client_id: &str) -> Client {
-    let data = HeartbeatData {
-        client_id: Text::from(client_id),
-        consumer_data_set: vec![ConsumerData { group_name: Text::from(GROUP), ..ConsumerData::default() }],
-        ..HeartbeatData::default()
-    };
-    let mut member = Client::of(node);
-    member.send(request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into()));
-    while !member.receive().expect("an answer comes").is_response() {}
-    member
+    let consumer = ConsumerData { group_name: Text::from(GROUP), ..ConsumerData::default() };
+    testing::join(node, &member_data(client_id, consumer))
 }
 
 fn make_topic(client: &mut Client, topic: &str, queues: i32, perm: i32) {
-    let header = UpdateAndCreateTopicHeader {
-        topic: topic.into(),
-        default_topic: "TBW102".into(),
-        read_queue_nums: queues,
-        write_queue_nums: queues,
-        perm,
-        topic_filter_type: "SINGLE_TAG".into(),
-        ..UpdateAndCreateTopicHeader::default()
-    };
-    assert_eq!(client.call(request::<UpdateAndCreateTopic>(&header)).code, 0);
+    assert_eq!(client.call(topic_request(topic, queues, perm, None)).code, 0);
 }
 
 /// The queues that a client is given, with the mode in which it is to read them; none if there is no answer.

@@ -6,12 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData};
-use troupemq_codec::loose_json::to_fastjson;
+use troupemq_codec::heartbeat_data::ConsumerData;
 use troupemq_codec::message::Message;
 use troupemq_codec::message::OffsetId;
 use troupemq_codec::request::{
-    ConsumerSendMsgBack, ConsumerSendMsgBackHeader, HeartBeat, PULL_SUSPENDS, PullMessage, PullMessageHeader,
+    ConsumerSendMsgBack, ConsumerSendMsgBackHeader, PULL_SUSPENDS, PullMessage, PullMessageHeader,
     SendMessageReplyHeader,
 };
 use troupemq_codec::{Command, ResponseCode, Text};
@@ -19,7 +18,7 @@ use troupemq_store::ManualClock;
 
 use crate::config::NodeClock;
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, pull_header, request, send_request, small_broker};
+use crate::testing::{self, Client, member_data, pull_header, request, send_request, small_broker};
 
 pub(super) const NOW_MS: i64 = 1_795_000_000_000;
 
@@ -57,15 +56,8 @@ pub(super) fn count(client: &mut Client, topic: &str, queue_id: i32) -> usize {
 
 /// A member of a group; it stays one as long as its connection is kept.
 pub(super) fn join(node: &NodeHandle, group: &str) -> Client {
-    let data = HeartbeatData {
-        client_id: Text::from("client-1"),
-        consumer_data_set: vec![ConsumerData { group_name: Text::from(group), ..ConsumerData::default() }],
-        ..HeartbeatData::default()
-    };
-    let mut member = Client::of(node);
-    member.send(request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into()));
-    while !member.receive().expect("an answer comes").is_response() {}
-    member
+    let consumer = ConsumerData { group_name: Text::from(group), ..ConsumerData::default() };
+    testing::join(node, &member_data("client-1", consumer))
 }
 
 /// A message of `Group` sent back, with the limit and the version of the client that sends.

@@ -3,13 +3,13 @@
 //! Invariants:
 //! - every test has its own node, folder and ports.
 
-use troupemq_codec::heartbeat_data::{ConsumeType, ConsumerData, HeartbeatData, SubscriptionData};
-use troupemq_codec::loose_json::{from_loose, to_fastjson};
+use troupemq_codec::heartbeat_data::{ConsumeType, ConsumerData};
+use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::message::Message;
 use troupemq_codec::request::{
     Boundary, CloneGroupOffset, CloneGroupOffsetHeader, GetEarliestMsgStoretime,
     GetEarliestMsgStoretimeHeader, GetMaxOffset, GetMaxOffsetHeader, GetMinOffset, GetMinOffsetHeader,
-    HeartBeat, InvokeBrokerToResetOffset, InvokeBrokerToResetOffsetHeader, PULL_COMMITS_OFFSET, PullMessage,
+    InvokeBrokerToResetOffset, InvokeBrokerToResetOffsetHeader, PULL_COMMITS_OFFSET, PullMessage,
     PullMessageHeader, QueryConsumerOffset, QueryConsumerOffsetHeader, ResetConsumerClientOffset,
     ResetOffsetBody, SearchOffsetByTimestamp, SearchOffsetByTimestampHeader, UpdateConsumerOffset,
     UpdateConsumerOffsetHeader,
@@ -17,7 +17,9 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, pull_header, request, small_broker, start_broker};
+use crate::testing::{
+    Client, beat_request, member_data, pull_header, reader_of, request, small_broker, start_broker,
+};
 
 const GROUP: &str = "readers";
 
@@ -26,23 +28,8 @@ fn join(client: &mut Client) {
 }
 
 fn join_as(client: &mut Client, consume_type: ConsumeType) {
-    let subscription = SubscriptionData {
-        topic: Text::from("T"),
-        sub_string: Text::from("*"),
-        sub_version: 1,
-        ..SubscriptionData::default()
-    };
-    let data = HeartbeatData {
-        client_id: Text::from("client"),
-        consumer_data_set: vec![ConsumerData {
-            group_name: Text::from(GROUP),
-            consume_type,
-            subscription_data_set: vec![subscription],
-            ..ConsumerData::default()
-        }],
-        ..HeartbeatData::default()
-    };
-    let mut beat = Command::request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into());
+    let consumer = ConsumerData { consume_type, ..reader_of(GROUP, "T", 1) };
+    let mut beat = beat_request(&member_data("client", consumer));
     beat.version = 477;
     assert_eq!(client.call_past_notices(beat).code, 0);
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::group::SubscriptionGroupConfig;
-use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
 use troupemq_codec::loose_json::to_fastjson;
 use troupemq_codec::message::Message;
 use troupemq_codec::request::*;
@@ -16,7 +15,7 @@ use troupemq_store::ManualClock;
 
 use super::delivery_test::{NOW_MS, back, count, join, start, stored, wait_for};
 use crate::node::NodeHandle;
-use crate::testing::{Client, request, send_request};
+use crate::testing::{self, Client, member_data, reader_of, request, send_request, topic_request};
 
 const RETRY: &str = "%RETRY%Group";
 const DEAD: &str = "%DLQ%Group";
@@ -228,17 +227,7 @@ fn the_retry_topic_of_a_group_that_reads_an_ordered_topic_is_ordered() {
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
     let mut make = |topic: &str, order| {
-        let header = UpdateAndCreateTopicHeader {
-            topic: topic.into(),
-            default_topic: "TBW102".into(),
-            read_queue_nums: 1,
-            write_queue_nums: 1,
-            perm: 6,
-            topic_filter_type: "SINGLE_TAG".into(),
-            order: Some(order),
-            ..UpdateAndCreateTopicHeader::default()
-        };
-        assert_eq!(client.call(request::<UpdateAndCreateTopic>(&header)).code, 0);
+        assert_eq!(client.call(topic_request(topic, 1, 6, Some(order))).code, 0);
     };
     make("InOrder", true);
     make("Plain", false);
@@ -254,22 +243,7 @@ fn the_retry_topic_of_a_group_that_reads_an_ordered_topic_is_ordered() {
 }
 
 fn subscribe(node: &NodeHandle, group: &str, topic: &str) -> Client {
-    let subscription =
-        SubscriptionData { topic: topic.into(), sub_string: "*".into(), ..SubscriptionData::default() };
-    let consumer = ConsumerData {
-        group_name: group.into(),
-        subscription_data_set: vec![subscription],
-        ..ConsumerData::default()
-    };
-    let data = HeartbeatData {
-        client_id: "client-1".into(),
-        consumer_data_set: vec![consumer],
-        ..HeartbeatData::default()
-    };
-    let mut member = Client::of(node);
-    member.send(request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into()));
-    while !member.receive().expect("an answer comes").is_response() {}
-    member
+    testing::join(node, &member_data("client-1", reader_of(group, topic, 0)))
 }
 
 /// What waits for its time or its decision cannot be had early by sending it back.

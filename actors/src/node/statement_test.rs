@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use troupemq_codec::group::SubscriptionGroupConfig;
-use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, MessageModel, SubscriptionData};
+use troupemq_codec::heartbeat_data::{ConsumerData, MessageModel};
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::*;
 use troupemq_codec::{Command, Text};
@@ -15,7 +15,10 @@ use troupemq_store::ManualClock;
 
 use crate::config::{BrokerConfig, NodeClock};
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, pull_header, pull_request, request, send_request, small_broker, start_broker};
+use crate::testing::{
+    Client, beat_request, member_data, pull_header, pull_request, reader_of, request, send_request,
+    small_broker, start_broker, topic_request,
+};
 
 /// What a row expects: the code, a part of the remark, and what was not as expected goes here.
 struct Rows(Vec<String>);
@@ -67,23 +70,8 @@ fn pull_of(group: &str, topic: &str, version: i64) -> Command {
 
 /// A heart-beat of a member that reads `T`.
 fn beat(group: &str, version: i64, message_model: MessageModel) -> Command {
-    let subscription = SubscriptionData {
-        topic: Text::from("T"),
-        sub_string: Text::from("*"),
-        sub_version: version,
-        ..SubscriptionData::default()
-    };
-    let data = HeartbeatData {
-        client_id: Text::from("client"),
-        consumer_data_set: vec![ConsumerData {
-            group_name: Text::from(group),
-            message_model,
-            subscription_data_set: vec![subscription],
-            ..ConsumerData::default()
-        }],
-        ..HeartbeatData::default()
-    };
-    request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into())
+    let consumer = ConsumerData { message_model, ..reader_of(group, "T", version) };
+    beat_request(&member_data("client", consumer))
 }
 
 fn without(mut asked: Command, key: &str) -> Command {
@@ -352,17 +340,7 @@ fn settings_that_close_a_way_close_it_with_rocketmqs_codes() {
 fn an_ordered_topic_takes_nothing_while_the_broker_may_not_be_written_to() {
     let dir = tempfile::tempdir().unwrap();
     let (_node, mut client) = prepared(dir.path());
-    let ordered = UpdateAndCreateTopicHeader {
-        topic: Text::from("Ordered"),
-        default_topic: Text::from("TBW102"),
-        read_queue_nums: 1,
-        write_queue_nums: 1,
-        perm: 6,
-        topic_filter_type: Text::from("SINGLE_TAG"),
-        order: Some(true),
-        ..Default::default()
-    };
-    assert_eq!(client.call(request::<UpdateAndCreateTopic>(&ordered)).code, 0);
+    assert_eq!(client.call(topic_request("Ordered", 1, 6, Some(true))).code, 0);
     for (permission, wanted) in [(6, 0), (4, 16), (6, 0)] {
         let setting = format!("brokerPermission={permission}").into_bytes();
         let change = request::<UpdateBrokerConfig>(&Default::default()).with_body(setting.into());
@@ -386,16 +364,7 @@ fn a_pull_that_is_forbidden_says_by_what() {
     }
     save_group(&mut client, "Off", |group| group.consume_enable = false);
     save_group(&mut client, "Narrow", |group| group.consume_broadcast_enable = false);
-    let closed = UpdateAndCreateTopicHeader {
-        topic: Text::from("Closed"),
-        default_topic: Text::from("TBW102"),
-        read_queue_nums: 4,
-        write_queue_nums: 4,
-        perm: 2,
-        topic_filter_type: Text::from("SINGLE_TAG"),
-        ..Default::default()
-    };
-    assert_eq!(client.call(request::<UpdateAndCreateTopic>(&closed)).code, 0);
+    assert_eq!(client.call(topic_request("Closed", 4, 2, None)).code, 0);
     assert_eq!(client.call_past_notices(beat("Narrow", 1, MessageModel::Broadcasting)).code, 0);
     let of_group = PullMessageHeader { group: Text::from("Off"), ..pull_header("T", 0, 0, "*") };
     let asked = [

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use troupemq_codec::heartbeat_data::{HeartbeatData, ProducerData};
-use troupemq_codec::loose_json::to_fastjson;
 use troupemq_codec::message::{Message, OffsetId, RecordView};
 use troupemq_codec::request::*;
 use troupemq_codec::{Command, Request, ResponseCode, Text};
@@ -20,7 +19,7 @@ use super::delivery_test::{NOW_MS, count, start, stored, wait_for};
 use crate::config::{BrokerConfig, NodeClock};
 use crate::golden::{Frame, conversation};
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, request, send_request, small_broker};
+use crate::testing::{Client, beat_request, request, send_request, small_broker};
 
 pub(super) const OPS: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
 pub(super) const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
@@ -43,7 +42,7 @@ pub(super) fn beat(group: &str) -> Command {
         producer_data_set: vec![ProducerData { group_name: Text::from(group) }],
         ..HeartbeatData::default()
     };
-    request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into())
+    beat_request(&data)
 }
 
 /// A producer of a group; it stays one as long as its connection is kept.
