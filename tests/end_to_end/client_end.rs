@@ -366,7 +366,7 @@ async fn a_start_that_is_dropped_half_way_leaves_nothing() {
             Ok(Err(BrokerError::Node(_))) => {}
             Ok(Err(error)) => panic!("{error}"),
         }
-        patience += Duration::from_millis(1);
+        patience += patience / 4 + Duration::from_millis(1);
     }
     assert!(cut_short > 0);
     let opened = async {
