@@ -320,10 +320,12 @@ impl BrokerBuilder {
         let node = Node::start_within(config, move || drop(folder)).await;
         let node = node.map_err(|error| BrokerError::Node(Arc::new(error)))?;
         let cast = node.broker().expect("the node was given a broker").clone();
-        if !node.registered(REGISTRATION_MAX).await {
+        let client = Client::of(Arc::new(Way::new(cast.clone())));
+        // From here on it ends with its handle: also if nobody waits for the rest.
+        let broker = Broker { inner: Arc::new(Inner { node, cast, client }) };
+        if !broker.inner.node.registered(REGISTRATION_MAX).await {
             tracing::warn!("not all name servers know the broker yet");
         }
-        let client = Client::of(Arc::new(Way::new(cast.clone())));
-        Ok(Broker { inner: Arc::new(Inner { node, cast, client }) })
+        Ok(broker)
     }
 }
