@@ -173,7 +173,21 @@ impl Node {
     ) -> Result<NodeHandle, NodeError> {
         let (tell, started) = tokio::sync::oneshot::channel();
         let launched = launch(config, move |outcome| tell.send(outcome).is_ok(), after)?;
-        launched.into_handle(started.await.unwrap_or_else(|_| gone()))
+        let mut unclaimed = Unclaimed(Some(launched.stop.clone()));
+        let outcome = started.await.unwrap_or_else(|_| gone());
+        unclaimed.0 = None;
+        launched.into_handle(outcome)
+    }
+}
+
+/// Stops a node that has told that it stands when nobody was waiting any more.
+struct Unclaimed(Option<Arc<Notify>>);
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if let Some(stop) = &self.0 {
+            stop.notify_one();
+        }
     }
 }
 
