@@ -117,8 +117,15 @@ fn timers(clock: &SystemClock, out: &mut impl Write) {
     for number in 0..TIMERS {
         let due_ms = now_ms + 1_000 + number * 7_919 % 3_600_000;
         let log_offset = number.unsigned_abs() * 300;
-        let timer =
-            NewTimer { queue_offset: number, log_offset, size: 300, due_ms, is_delete: false, topic_hash: 1 };
+        let timer = NewTimer {
+            queue_offset: number,
+            log_offset,
+            size: 300,
+            stored_ms: now_ms,
+            due_ms,
+            is_delete: false,
+            topic_hash: 1,
+        };
         timers.put(&timer, now_ms).expect("the timer log takes it");
     }
     let put = clock.nanos() - started;

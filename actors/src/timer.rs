@@ -198,6 +198,7 @@ impl Timer {
             queue_offset: mark.queue_offset,
             log_offset: at.0,
             size: at.1,
+            stored_ms: mark.stored_ms,
             due_ms: mark.slot_ms,
             is_delete: mark.cancels.is_some(),
             topic_hash: mark.topic_hash,

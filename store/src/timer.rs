@@ -42,6 +42,11 @@ use crate::segments::Segments;
 /// Topic that holds the messages that wait, in its queue 0.
 pub const TIMER_TOPIC: &str = "rmq_sys_wheel_timer";
 
+/// How long before the last check point a message was stored at least of which it is sure that it was entered in time.
+/// One that is due when it is stored is entered behind its time: it stands in the slot that is read next, and whether
+/// that one was delivered is not known when the timer log is gone.
+const SURE_MS: i64 = 60_000;
+
 /// A timer that is to be entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewTimer {
@@ -51,6 +56,8 @@ pub struct NewTimer {
     pub log_offset: u64,
     /// Bytes of its record.
     pub size: u32,
+    /// When it was stored, epoch ms.
+    pub stored_ms: i64,
     /// When it is due, a multiple of the precision (property `TIMER_OUT_MS`), epoch ms.
     pub due_ms: i64,
     /// Whether it cancels another timer.
@@ -207,10 +214,13 @@ impl TimerStore {
         self.within_window(due_ms, self.floor(now_ms).min(due_ms))
     }
 
-    /// Enters a timer at `now_ms`. One whose slot is delivered already goes to the first that is not.
+    /// Enters a timer at `now_ms`. One whose slot is delivered already goes to the first that is not. One that the files
+    /// had lost may have been delivered from there: who takes it looks for it in the log.
     pub fn put(&mut self, timer: &NewTimer, now_ms: i64) -> Result<Placed, StoreError> {
         let due_ms = self.floor(timer.due_ms);
-        if timer.queue_offset < self.entered_before && due_ms < self.delivered_before_ms {
+        let was_entered = timer.queue_offset < self.entered_before;
+        let came_in_time = timer.stored_ms < self.delivered_before_ms - SURE_MS;
+        if was_entered && came_in_time && due_ms < self.delivered_before_ms {
             return Ok(Placed::Done);
         }
         let due_ms = due_ms.max(self.read_to_ms());

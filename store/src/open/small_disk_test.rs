@@ -138,6 +138,7 @@ fn timers_are_refused_on_a_full_disk_and_entered_when_there_is_room() {
         queue_offset: number,
         log_offset: 0,
         size: 100,
+        stored_ms: 1_000_000,
         due_ms: 1_000_000 + number * 60_000,
         is_delete: false,
         topic_hash: 0,

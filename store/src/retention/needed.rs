@@ -164,8 +164,15 @@ mod tests {
         let far_ms = i64::MAX / 2;
         let segment = log_offset / 65_536 * 65_536;
         assert_eq!(clean(&store, far_ms), segment, "it is not entered yet");
-        let timer =
-            NewTimer { queue_offset, log_offset, size: 8_100, due_ms, is_delete: false, topic_hash: 0 };
+        let timer = NewTimer {
+            queue_offset,
+            log_offset,
+            size: 8_100,
+            stored_ms: NOW_MS,
+            due_ms,
+            is_delete: false,
+            topic_hash: 0,
+        };
         timers.put(&timer, NOW_MS).unwrap();
         timers.entered(queue_offset + 1);
         assert_eq!(clean(&store, far_ms), segment);

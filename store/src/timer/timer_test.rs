@@ -62,16 +62,20 @@ impl Bench {
 
     /// Stores a message in the timer topic and answers what the timer needs of it.
     fn message(&mut self, due_ms: i64, is_delete: bool) -> NewTimer {
+        self.message_at(NOW_MS, due_ms, is_delete)
+    }
+
+    fn message_at(&mut self, stored_ms: i64, due_ms: i64, is_delete: bool) -> NewTimer {
         let queue = self.store.queues.open_or_create(TIMER_TOPIC, 0).unwrap();
         let record = NewRecord { topic: TIMER_TOPIC, body: b"body", properties: &[], ..NewRecord::PLAIN };
         let mut batch = AppendBatch::default();
         record.encode(&mut batch.bytes).unwrap();
         batch.push(0, queue, 1, 0);
-        let appended = self.store.log.append(&mut batch, NOW_MS).unwrap();
+        let appended = self.store.log.append(&mut batch, stored_ms).unwrap();
         self.store.dispatch.dispatch(&batch, &appended).unwrap();
         let record = &batch.records[0];
         let (log_offset, queue_offset) = (record.log_offset, record.queue_offset);
-        NewTimer { queue_offset, log_offset, size: record.len, due_ms, is_delete, topic_hash: 7 }
+        NewTimer { queue_offset, log_offset, size: record.len, stored_ms, due_ms, is_delete, topic_hash: 7 }
     }
 
     fn put(&mut self, due_ms: i64, now_ms: i64) -> (u64, Placed) {
@@ -212,8 +216,8 @@ fn a_wheel_or_log_that_is_gone_is_made_again() {
     for file in ["timerwheel", "timerlog", "config/timercheck"] {
         let mut bench = Bench::new();
         let done = bench.put(NOW_MS + 1_000, NOW_MS).0;
-        let waiting = bench.put(NOW_MS + 60_000, NOW_MS).0;
-        assert_eq!(bench.take(NOW_MS + 2_000), [(NOW_MS + 1_000, done)]);
+        let waiting = bench.put(NOW_MS + 600_000, NOW_MS).0;
+        assert_eq!(bench.take(NOW_MS + 120_000), [(NOW_MS + 1_000, done)]);
         bench.flush();
         let path = bench.dir.path().join(file);
         if path.is_dir() {
@@ -221,32 +225,53 @@ fn a_wheel_or_log_that_is_gone_is_made_again() {
         } else {
             std::fs::remove_file(path).unwrap()
         }
-        let mut bench = bench.reopen(NOW_MS + 2_000);
+        let mut bench = bench.reopen(NOW_MS + 120_000);
         // What the files have lost is entered again from the topic, and what was delivered is known.
         let mut placed = Vec::new();
         for queue_offset in bench.timers.next_queue_offset()..2 {
             let unit = bench.store.queues.get(TIMER_TOPIC, 0).unwrap().unit(queue_offset).unwrap();
-            let due_ms = if unit.log_offset == done { NOW_MS + 1_000 } else { NOW_MS + 60_000 };
+            let due_ms = if unit.log_offset == done { NOW_MS + 1_000 } else { NOW_MS + 600_000 };
             let timer = NewTimer {
                 queue_offset,
                 log_offset: unit.log_offset,
                 size: unit.size,
+                stored_ms: NOW_MS,
                 due_ms,
                 is_delete: false,
                 topic_hash: 7,
             };
-            placed.push(bench.timers.put(&timer, NOW_MS + 2_000).unwrap());
+            placed.push(bench.timers.put(&timer, NOW_MS + 120_000).unwrap());
         }
         if file == "timerlog" {
-            assert_eq!(placed, [Placed::Done, at(NOW_MS + 60_000)]);
+            assert_eq!(placed, [Placed::Done, at(NOW_MS + 600_000)]);
         }
         let mut taken = bench.take(NOW_MS + HOUR_MS);
         if file == "config/timercheck" {
             // Nobody but the log of the store knows then what was delivered.
             assert_eq!(taken.remove(0), (NOW_MS + 1_000, done));
         }
-        assert_eq!(taken, [(NOW_MS + 60_000, waiting)], "{file}");
+        assert_eq!(taken, [(NOW_MS + 600_000, waiting)], "{file}");
     }
+}
+
+/// Found by a loss of power: it was due before the check point, and stood in the slot behind it.
+#[test]
+fn a_timer_that_was_entered_behind_its_time_is_not_lost_with_the_timer_log() {
+    let mut bench = Bench::new();
+    let read_to_ms = NOW_MS + 200_000;
+    let done = bench.message(NOW_MS + 1_000, false);
+    bench.timers.put(&done, NOW_MS).unwrap();
+    assert_eq!(bench.take(read_to_ms), [(NOW_MS + 1_000, done.log_offset)]);
+    let late = bench.message_at(read_to_ms - 10, read_to_ms - 1_000, false);
+    assert_eq!(bench.timers.put(&late, read_to_ms).unwrap(), at(read_to_ms));
+    bench.timers.entered(late.queue_offset + 1);
+    bench.flush();
+    std::fs::remove_dir_all(bench.dir.path().join("timerlog")).unwrap();
+    let mut bench = bench.reopen(read_to_ms + 500);
+    assert_eq!(bench.timers.next_queue_offset(), 0);
+    let placed = [done, late].map(|timer| bench.timers.put(&timer, read_to_ms + 500).unwrap());
+    assert_eq!(placed, [Placed::Done, at(read_to_ms)]);
+    assert_eq!(bench.take(read_to_ms + 2_000), [(read_to_ms, late.log_offset)]);
 }
 
 /// Found by a kill in the midst of a write: what was left of the unit came into a slot and hid the timers there.

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - both are made on copies: a wheel that was found enters what it does not have yet, one that was lost everything;
 //! - a timer that was entered when its slot was delivered already stands in a later one, at the moment it was entered;
-//!   of such a one a rebuild may know less: it is not compared.
+//!   a rebuild has it too, and may have it though it came.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,6 +46,7 @@ fn enter_all(opened: &Opened, timers: &mut TimerStore, now_ms: i64) -> Result<()
                 queue_offset: unit.queue_offset,
                 log_offset: unit.log_offset,
                 size: unit.size,
+                stored_ms: record.store_timestamp_ms(),
                 due_ms: out?.parse().ok()?,
                 is_delete: false,
                 topic_hash: java_hash(topic?),
@@ -73,9 +74,8 @@ pub(crate) fn judge(opened: &Opened, ours: &Slots) -> Result<(), Fault> {
         let fits = match (ours.get(log_offset), rebuilt.get(log_offset)) {
             (Some((one_ms, _)), Some((other_ms, _))) if one_ms == other_ms => true,
             (Some((_, one_is_late)), Some((_, other_is_late))) => *one_is_late || *other_is_late,
-            // Without a check point nobody knows that it came; with one, what was due in front of it has come, which is
-            // not sure of one that was entered late.
-            (None, Some((_, is_late))) | (Some((_, is_late)), None) => *is_late,
+            // Without a check point nobody knows that it came; with one, nobody knows it of one that came late.
+            (None, Some((_, is_late))) => *is_late,
             _ => false,
         };
         if !fits {
