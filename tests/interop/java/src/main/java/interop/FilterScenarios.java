@@ -208,11 +208,13 @@ final class FilterScenarios {
         consumer.setAutoCommit(false);
         consumer.setPullBatchSize(5);
         consumer.start();
+        // Not by a seek: after one, a pull that was under way may set this client's own offset back (4.9.8).
         consumer.assign(List.of(queue));
-        consumer.seek(queue, 0);
         read(consumer, 20);
-        consumer.commitSync();
-        Check.within(30, "20 committed", () -> committed(bed, group, topic) == 20);
+        Check.within(30, "20 committed", () -> {
+            consumer.commitSync();
+            return committed(bed, group, topic) == 20;
+        });
         consumer.seek(queue, 0);
         read(consumer, 5);
         consumer.commitSync();
