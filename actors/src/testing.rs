@@ -21,13 +21,13 @@ use troupemq_codec::request::{
     UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
 };
 use troupemq_codec::{Command, Request, Text};
-use troupemq_store::StoreConfig;
+use troupemq_store::{Clock, StoreConfig, SystemClock};
 
 use crate::config::{BrokerPart, NodeConfig};
 use crate::node::{Node, NodeHandle};
 
 /// How long a client waits for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The configuration of a small broker on any free port, with its store in `dir`.
 pub fn small_broker(dir: &Path) -> NodeConfig {
@@ -44,6 +44,18 @@ pub fn small_broker(dir: &Path) -> NodeConfig {
     part.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     part.config.broker_name = "broker-a".to_owned();
     NodeConfig { broker: Some(part), ..NodeConfig::empty() }
+}
+
+/// Waits until it is so.
+///
+/// # Panics
+/// If that takes as long as a client waits at most.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    while !is_so() {
+        assert!(Duration::from_nanos(clock.nanos()) < PATIENCE, "in vain: {what}");
+        std::thread::yield_now();
+    }
 }
 
 /// Starts a small broker with its store in `dir`.

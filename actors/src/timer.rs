@@ -34,7 +34,7 @@ use crate::delayed::{BATCH_BYTES, Before};
 use crate::held::{Held, Waiting as Awaiting, hold};
 use crate::net::Refusal;
 use crate::saving::{Saving, in_background};
-use deliver::{Loaded, READ_MAX, Unread, Wanted};
+use deliver::{Loaded, READ_MAX, Unread, Unsure, Wanted};
 use dequeue::{OpenSlots, Waiting};
 use enqueue::{Mark, Marker};
 use metrics::{Counting, Metrics};
@@ -302,14 +302,12 @@ impl Timer {
         actix::spawn(deliver::deliver(self.cast.clone(), due, before, context.address()));
     }
 
-    /// The time from which deliveries may not be noted; none if nothing may have been delivered.
-    fn unsure_from_ms(&mut self) -> Option<i64> {
+    /// What may have been delivered without being noted; none if nothing may.
+    fn unsure(&mut self) -> Option<Unsure> {
         let (from_ms, now_ms) = (self.store.read_to_ms(), self.cast.now_ms());
-        let first = self.new_units(1).first().copied();
-        let stored_ms = first
-            .and_then(|unit| self.cast.log.record_at(unit.log_offset, |record| record.store_timestamp_ms()));
-        let is_waiting = self.store.next_slot(from_ms, now_ms + 1).is_some();
-        (is_waiting || first.is_some()).then(|| stored_ms.unwrap_or(from_ms).min(from_ms))
+        let first = self.new_units(1).first().map(|unit| unit.log_offset);
+        let slot = self.store.next_slot(from_ms, now_ms + 1).map(|slot_ms| self.store.slot(slot_ms));
+        (slot.is_some() || first.is_some()).then_some(Unsure { from_ms, first, slot })
     }
 
     // ---- check point
@@ -422,12 +420,12 @@ impl Handler<Look> for Timer {
             return;
         }
         if self.before.is_none() {
-            let Some(from_ms) = self.unsure_from_ms() else {
+            let Some(unsure) = self.unsure() else {
                 self.before = Some(Before::default());
                 return context.notify(Look);
             };
             self.busy = true;
-            actix::spawn(deliver::look_back(self.cast.clone(), from_ms, context.address()));
+            actix::spawn(deliver::look_back(self.cast.clone(), unsure, context.address()));
             return;
         }
         let now_ms = self.cast.now_ms();

@@ -362,6 +362,12 @@ impl SlotUnits {
         units
     }
 
+    /// Log offset of the oldest message that was entered behind its time.
+    pub fn oldest_late(&self) -> Option<u64> {
+        let late = self.clone().newest_first().filter(|unit| unit.delay_ms == 0);
+        late.map(|unit| unit.log_offset.cast_unsigned()).min()
+    }
+
     fn newest_first(self) -> impl Iterator<Item = TimerUnit> {
         let floor = move |time_ms: i64| time_ms - time_ms.rem_euclid(self.precision_ms);
         let mut position = self.last;

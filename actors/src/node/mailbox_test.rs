@@ -11,7 +11,7 @@ use actix::{Actor, Addr, Handler, Message};
 use troupemq_codec::message::NewRecord;
 use troupemq_codec::{ResponseCode, Text};
 use troupemq_store::faults::{Op, hold_up};
-use troupemq_store::{AppendBatch, Clock, ManualClock, SystemClock};
+use troupemq_store::{AppendBatch, ManualClock};
 
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, MAILBOX, Outcome};
@@ -23,19 +23,11 @@ use crate::node::Node;
 use crate::offsets::{GroupQueue, QueryOffset};
 use crate::schedule::AllPlaces;
 use crate::send::slow::Stages;
-use crate::testing::{Client, send_request, small_broker};
+use crate::testing::{Client, send_request, small_broker, until};
 use crate::timer::Report;
 
 /// Batches that may wait for a segment of the log.
 const HELD_MAX: usize = 65_536;
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let clock = SystemClock::new();
-    while !is_so() {
-        assert!(clock.nanos() < 60_000_000_000, "in vain: {what}");
-        std::thread::yield_now();
-    }
-}
 
 /// A batch of one small message for queue 0 of a topic.
 fn one(cast: &BrokerCast, topic: &str) -> (Append, Waiting<Done>) {

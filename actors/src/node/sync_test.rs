@@ -9,17 +9,15 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use troupemq_codec::ResponseCode;
 use troupemq_store::faults::{Op, arm, hold_up};
-use troupemq_store::{Clock, FlushMode, ManualClock, SystemClock};
+use troupemq_store::{FlushMode, ManualClock};
 
 use crate::config::{NodeClock, NodeConfig};
 use crate::dispatcher::Settle;
 use crate::node::{Node, NodeHandle};
 use crate::send::slow::SlowSend;
-use crate::testing::{Client, send_request, small_broker};
+use crate::testing::{Client, send_request, small_broker, until};
 
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// How long anything may take that must happen.
-const LIMIT_NANOS: u64 = 45_000_000_000;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
@@ -59,14 +57,6 @@ fn synchronous(dir: &Path) -> NodeConfig {
     let mut config = small_broker(dir);
     config.broker.as_mut().unwrap().store.flush = FlushMode::Sync;
     config
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let clock = SystemClock::new();
-    while !is_so() {
-        assert!(clock.nanos() < LIMIT_NANOS, "in vain: {what}");
-        std::thread::yield_now();
-    }
 }
 
 fn queued(node: &NodeHandle, topic: &str) -> i64 {

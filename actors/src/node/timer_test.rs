@@ -14,7 +14,7 @@ use troupemq_codec::request::{
     GetTimerCheckPoint, GetTimerMetrics, RecallMessage, RecallMessageHeader, RecallMessageReplyHeader,
     TimerMetrics,
 };
-use troupemq_codec::timer_record::TimerCheckpoint;
+use troupemq_codec::timer_record::{CHECKPOINT_BYTES, TimerCheckpoint};
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
 use troupemq_store::tables::{TableFile, TimerMetricsTable};
@@ -22,7 +22,7 @@ use troupemq_store::tables::{TableFile, TimerMetricsTable};
 use super::delivery_test::{NOW_MS, count, stored, wait_for};
 use crate::config::{BrokerPart, NodeClock};
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, request, small_broker};
+use crate::testing::{Client, request, small_broker, until};
 
 /// A broker that serves recalls.
 pub(super) fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
@@ -268,6 +268,46 @@ fn after_a_kill_nothing_is_lost_and_nothing_comes_twice() {
     }
     node_again.stop_and_wait().expect("a clean stop");
     node.stop_and_wait().expect("a clean stop");
+}
+
+/// 3.3 #31. Twice: the files of the timers were lost by the first kill, so that all stand behind their time at the second.
+#[test]
+fn what_came_before_the_files_of_the_timers_were_lost_does_not_come_again_whenever_the_next_kill_is() {
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let node = start(dirs[0].path(), &clock);
+    let mut client = Client::of(&node);
+    for number in 0..20 {
+        let due = ("TIMER_DELIVER_MS", NOW_MS + 1_000 + number * 20);
+        send(&mut client, "Timed", due, &format!("{number:02}"));
+    }
+    clock.advance_ms(2_000);
+    wait_for_count(&mut client, "Timed", 20);
+    copy(dirs[0].path(), dirs[1].path());
+    clock.advance_ms(60_000);
+    let lost = dirs[1].path();
+    std::fs::remove_dir_all(lost.join("timerlog")).unwrap();
+    std::fs::remove_file(lost.join("timerwheel")).unwrap();
+    std::fs::remove_file(lost.join("config/timercheck")).unwrap();
+    let second = start(lost, &clock);
+    let entered = || {
+        let bytes = std::fs::read(lost.join("config/timercheck")).ok()?;
+        Some(TimerCheckpoint::decode(bytes.get(..CHECKPOINT_BYTES)?).ok()?.queue_offset)
+    };
+    until("all are entered anew", || entered() == Some(20));
+    copy(lost, dirs[2].path());
+    let third = start(dirs[2].path(), &clock);
+    let mut client = Client::of(&third);
+    clock.advance_ms(10_000);
+    send(&mut client, "Timed", ("TIMER_DELAY_MS", 100), "last");
+    clock.advance_ms(2_000);
+    wait_for_count(&mut client, "Timed", 21);
+    let found = bodies(&mut client, "Timed");
+    assert_eq!(found.len(), 21, "{found:?}");
+    assert!(found.values().all(|times| *times == 1), "some came twice: {found:?}");
+    for node in [third, second, node] {
+        node.stop_and_wait().expect("a clean stop");
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use actix::Addr;
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::properties::{TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS, put_property};
 use troupemq_codec::timer_record::TimerUnit;
-use troupemq_store::Unit;
 use troupemq_store::timer::{SlotUnits, TIMER_TOPIC};
+use troupemq_store::{LogReader, Unit};
 
 use super::dequeue::Waiting;
 use super::enqueue::{Mark, Marker};
@@ -110,9 +110,32 @@ pub(super) async fn deliver(
     let _ = timer.send(Delivered { due, passed, before }).await;
 }
 
-/// Looks back at what was delivered since `from_ms` before the start.
-pub(super) async fn look_back(cast: Arc<BrokerCast>, from_ms: i64, timer: Addr<Timer>) {
-    let before = Before::read(&cast, from_ms).await;
+/// What may have been delivered before the start without being noted.
+#[derive(Debug)]
+pub(super) struct Unsure {
+    /// What was due from this time on (epoch ms).
+    pub(super) from_ms: i64,
+    /// Log offset of the first message that is not entered, and all behind it.
+    pub(super) first: Option<u64>,
+    /// The first slot that is not delivered: what was entered behind its time may have come long before, if it was
+    /// entered anew because files were lost.
+    pub(super) slot: Option<SlotUnits>,
+}
+
+impl Unsure {
+    /// The time from which deliveries are looked for, epoch ms.
+    fn since_ms(&self, log: &LogReader) -> i64 {
+        let late = self.slot.as_ref().and_then(SlotUnits::oldest_late);
+        let stored_ms = |log_offset| log.record_at(log_offset, |record| record.store_timestamp_ms());
+        self.first.into_iter().chain(late).filter_map(stored_ms).fold(self.from_ms, i64::min)
+    }
+}
+
+/// Looks back at what was delivered before the start.
+pub(super) async fn look_back(cast: Arc<BrokerCast>, unsure: Unsure, timer: Addr<Timer>) {
+    let (log, from_ms) = (cast.log.clone(), unsure.from_ms);
+    let since_ms = actix_rt::task::spawn_blocking(move || unsure.since_ms(&log)).await;
+    let before = Before::read(&cast, since_ms.unwrap_or(from_ms)).await;
     let _ = timer.send(Delivered { due: Vec::new(), passed: 0, before }).await;
 }
 
