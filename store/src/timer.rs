@@ -214,8 +214,8 @@ impl TimerStore {
         self.within_window(due_ms, self.floor(now_ms).min(due_ms))
     }
 
-    /// Enters a timer at `now_ms`. One whose slot is delivered already goes to the first that is not. One that the files
-    /// had lost may have been delivered from there: who takes it looks for it in the log.
+    /// Enters a timer at `now_ms`. One whose slot is delivered already goes to the first that is not. One that the
+    /// files had lost may have been delivered from there: who takes it looks for it in the log.
     pub fn put(&mut self, timer: &NewTimer, now_ms: i64) -> Result<Placed, StoreError> {
         let due_ms = self.floor(timer.due_ms);
         let was_entered = timer.queue_offset < self.entered_before;

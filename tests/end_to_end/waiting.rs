@@ -95,6 +95,23 @@ fn dead_letters_are_listed_shown_resent_and_deleted() {
     assert_eq!(cells(&done(&format!("dlq list {flag}"))), [["readers", "b", "4", "4"]]);
 }
 
+/// A half message for the topic `paid`.
+fn half(id: &str) -> SendMessageV2Header {
+    let properties =
+        format!("TRAN_MSG\u{1}true\u{2}PGROUP\u{1}payers\u{2}UNIQ_KEY\u{1}{id}\u{2}KEYS\u{1}key-{id}\u{2}");
+    SendMessageV2Header {
+        producer_group: "payers".into(),
+        topic: "paid".into(),
+        default_topic: "TBW102".into(),
+        default_topic_queues: 1,
+        sys_flag: 4,
+        // Younger than now: nobody gives it up while the test runs.
+        born_timestamp_ms: 4_000_000_000_000,
+        properties: Some(properties.into()),
+        ..SendMessageV2Header::default()
+    }
+}
+
 #[test]
 fn open_transactions_are_listed_resumed_and_dropped() {
     let (_folder, store) = store();
@@ -104,20 +121,7 @@ fn open_transactions_are_listed_resumed_and_dropped() {
     assert_eq!(cells(&done(&format!("tx list {flag}"))).len(), 0);
     with(&flag, async |client, address| {
         for id in ["T1", "T2"] {
-            let properties = format!(
-                "TRAN_MSG\u{1}true\u{2}PGROUP\u{1}payers\u{2}UNIQ_KEY\u{1}{id}\u{2}KEYS\u{1}key-{id}\u{2}"
-            );
-            let header = SendMessageV2Header {
-                producer_group: "payers".into(),
-                topic: "paid".into(),
-                default_topic: "TBW102".into(),
-                default_topic_queues: 1,
-                sys_flag: 4,
-                // Younger than now: nobody gives it up while the test runs.
-                born_timestamp_ms: 4_000_000_000_000,
-                properties: Some(properties.into()),
-                ..SendMessageV2Header::default()
-            };
+            let header = half(id);
             let body = Bytes::from_static(b"half");
             let (reply, _) =
                 client.admin().ask::<SendMessageV2>(&address, &header, body).await.expect("stored");
@@ -150,17 +154,7 @@ fn a_dead_letter_of_a_transaction_is_resent_to_its_group() {
     done(&format!("topic create {flag} paid --queues 1"));
     done(&format!("group create {flag} readers"));
     with(&flag, async |client, address| {
-        let properties = "TRAN_MSG\u{1}true\u{2}PGROUP\u{1}payers\u{2}UNIQ_KEY\u{1}T1\u{2}";
-        let header = SendMessageV2Header {
-            producer_group: "payers".into(),
-            topic: "paid".into(),
-            default_topic: "TBW102".into(),
-            default_topic_queues: 1,
-            sys_flag: 4,
-            born_timestamp_ms: 4_000_000_000_000,
-            properties: Some(properties.into()),
-            ..SendMessageV2Header::default()
-        };
+        let header = half("T1");
         let body = Bytes::from_static(b"committed");
         let (reply, _) = client.admin().ask::<SendMessageV2>(&address, &header, body).await.expect("stored");
         let id: OffsetId = reply.message_id.parse().expect("an offset id");

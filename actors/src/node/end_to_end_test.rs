@@ -15,7 +15,7 @@ use troupemq_store::FlushMode;
 
 use crate::cast::CAST;
 use crate::net::dialer::dial;
-use crate::node::Node;
+use crate::node::{Node, NodeHandle};
 use crate::send::{Own, store};
 use crate::testing::{Client, pull_header, pull_request, request, send_request, small_broker, start_broker};
 
@@ -408,11 +408,11 @@ fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
     }
 }
 
-#[test]
-fn what_is_not_in_memory_is_read_by_a_thread_that_may_wait() {
-    let dir = tempfile::tempdir().unwrap();
+/// A node that has just started with 24 messages of 1 MB, whose number is every byte of the body; unless the file
+/// system keeps everything in memory, those in the midst of the first segment are on the disk alone.
+pub(super) fn with_cold_log(dir: &std::path::Path) -> NodeHandle {
     let start = || {
-        let mut config = small_broker(dir.path());
+        let mut config = small_broker(dir);
         config.broker.as_mut().unwrap().store.log_segment_bytes = 20 << 20;
         Node::start(config).unwrap()
     };
@@ -423,13 +423,18 @@ fn what_is_not_in_memory_is_read_by_a_thread_that_may_wait() {
         stored(&client.produce("Cold", 0, &[at; 1_000_000], ""));
     }
     node.stop_and_wait().expect("a clean stop");
-    drop(node);
-    drop(client);
-    for entry in std::fs::read_dir(dir.path().join("commitlog")).unwrap() {
+    drop((node, client));
+    for entry in std::fs::read_dir(dir.join("commitlog")).unwrap() {
         let file = std::fs::File::open(entry.unwrap().path()).unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
-    let node = start();
+    start()
+}
+
+#[test]
+fn what_is_not_in_memory_is_read_by_a_thread_that_may_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = with_cold_log(dir.path());
     let broker = node.broker().unwrap().clone();
     // Some file systems keep everything in memory; then there is nothing to wait for.
     let is_cold = !broker.log.is_resident(13_000_000, 1_000_000);

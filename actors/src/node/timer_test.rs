@@ -270,7 +270,7 @@ fn after_a_kill_nothing_is_lost_and_nothing_comes_twice() {
     node.stop_and_wait().expect("a clean stop");
 }
 
-/// 3.3 #31. Twice: the files of the timers were lost by the first kill, so that all stand behind their time at the second.
+/// 3.3 #31. Two kills: the first has lost the files of the timers, so that all stand behind their time at the second.
 #[test]
 fn what_came_before_the_files_of_the_timers_were_lost_does_not_come_again_whenever_the_next_kill_is() {
     let clock = Arc::new(ManualClock::at(NOW_MS));

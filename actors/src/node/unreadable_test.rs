@@ -6,30 +6,16 @@
 use troupemq_codec::ResponseCode;
 use troupemq_store::faults::{Op, arm};
 
-use super::end_to_end_test::{found, refused, stored};
-use crate::node::Node;
-use crate::testing::{Client, small_broker};
+use super::end_to_end_test::{found, refused, stored, with_cold_log};
+use crate::testing::Client;
 
 #[test]
 fn what_the_disk_cannot_read_is_an_answer_that_names_it_and_the_node_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("commitlog");
     let first = log.join(format!("{:020}", 0));
-    let start = || {
-        let mut config = small_broker(dir.path());
-        config.broker.as_mut().unwrap().store.log_segment_bytes = 20 << 20;
-        Node::start(config).unwrap()
-    };
-    let node = start();
-    let mut client = Client::of(&node);
-    for at in 0..24_u8 {
-        stored(&client.produce("Cold", 0, &[at; 1_000_000], ""));
-    }
-    node.stop_and_wait().expect("a clean stop");
-    drop((node, client));
+    let node = with_cold_log(dir.path());
     let disk = std::fs::OpenOptions::new().write(true).open(&first).unwrap();
-    rustix::fs::fadvise(&disk, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    let node = start();
     let broker = node.broker().unwrap().clone();
     let mut client = Client::of(&node);
     // Some file systems keep everything in memory; then nothing is read from the disk.

@@ -74,14 +74,15 @@ fn a_changed_unit_is_mended_from_the_log() {
     assert_eq!(log_offsets(&open_dir(dir.path()), "T"), wanted);
 }
 
+fn open_extended(dir: &Path, now_ms: i64) -> Opened {
+    let config = StoreConfig { queue_extension_enabled: true, ..StoreConfig::in_dir(dir) };
+    open(config, Arc::new(ManualClock::at(now_ms))).unwrap()
+}
+
 #[test]
 fn a_unit_that_lost_its_end_has_nothing_of_another_message() {
     let dir = tempfile::tempdir().unwrap();
-    let open_now = |now_ms| {
-        let config = StoreConfig { queue_extension_enabled: true, ..StoreConfig::in_dir(dir.path()) };
-        open(config, Arc::new(ManualClock::at(now_ms))).unwrap()
-    };
-    let mut store = open_now(1_000);
+    let mut store = open_extended(dir.path(), 1_000);
     append(&mut store, "T", 3);
     let queue = store.queues.open_or_create("T", 0).unwrap();
     let mut batch = AppendBatch::default();
@@ -96,7 +97,7 @@ fn a_unit_that_lost_its_end_has_nothing_of_another_message() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[20 * 3 + 14..20 * 4].fill(0);
     std::fs::write(&path, bytes).unwrap();
-    let store = open_now(3_000);
+    let store = open_extended(dir.path(), 3_000);
     let own = store.queues.get("T", 0).unwrap().extension_unit(3).unwrap();
     assert_eq!((own.store_timestamp_ms, own.tags_code), (2_000, 2_598_919));
 }
@@ -104,17 +105,13 @@ fn a_unit_that_lost_its_end_has_nothing_of_another_message() {
 #[test]
 fn a_queue_that_ends_with_holes_is_made_again_when_its_extension_is_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let open_now = |now_ms| {
-        let config = StoreConfig { queue_extension_enabled: true, ..StoreConfig::in_dir(dir.path()) };
-        open(config, Arc::new(ManualClock::at(now_ms))).unwrap()
-    };
-    let mut store = open_now(1_000);
+    let mut store = open_extended(dir.path(), 1_000);
     append(&mut store, "T", 3);
     dispatch_all(&mut store);
     store.queues.get("T", 0).unwrap().bridge(5).unwrap();
     drop(store);
     std::fs::remove_dir_all(dir.path().join("consumequeue_ext")).unwrap();
-    let store = open_now(2_000);
+    let store = open_extended(dir.path(), 2_000);
     let queue = store.queues.get("T", 0).unwrap();
     let own = queue.units(0, 10).map(|unit| queue.extension_unit(unit.queue_offset).map(|own| own.tags_code));
     assert_eq!(own.collect::<Vec<_>>(), [Some(2_598_919); 3]);

@@ -60,7 +60,21 @@ final class Tool {
     }
 
     /** What the sub-command prints, to the standard output and to the error output, a stack trace included. */
-    synchronized String prints(String... words) {
+    String prints(String... words) {
+        try {
+            return keeping(words, (tool, kept) -> tool.run());
+        } catch (Exception e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** What is done with a tool, and with what it has printed so far. */
+    private interface Use {
+        void of(Runnable tool, ByteArrayOutputStream kept) throws Exception;
+    }
+
+    /** What is printed, to either output, while a sub-command is used. */
+    private synchronized String keeping(String[] words, Use use) throws Exception {
         List<String> arguments = new ArrayList<>(List.of(words));
         arguments.add("-n");
         arguments.add(nameServer);
@@ -72,7 +86,7 @@ final class Tool {
         System.setErr(stream);
         try {
             forgetCommands();
-            MQAdminStartup.main0(arguments.toArray(new String[0]), null);
+            use.of(() -> MQAdminStartup.main0(arguments.toArray(new String[0]), null), kept);
         } finally {
             System.setOut(out);
             System.setErr(err);
@@ -92,29 +106,15 @@ final class Tool {
     }
 
     /** What a sub-command that never ends has printed once a part of that is there. */
-    synchronized String printsUntil(String part, String... words) throws Exception {
-        List<String> arguments = new ArrayList<>(List.of(words));
-        arguments.add("-n");
-        arguments.add(nameServer);
-        ByteArrayOutputStream kept = new ByteArrayOutputStream();
-        PrintStream out = System.out;
-        PrintStream err = System.err;
-        PrintStream stream = new PrintStream(kept, true, StandardCharsets.UTF_8);
-        System.setOut(stream);
-        System.setErr(stream);
-        Thread tool = new Thread(() -> MQAdminStartup.main0(arguments.toArray(new String[0]), null), words[0]);
-        tool.setDaemon(true);
-        try {
-            forgetCommands();
+    String printsUntil(String part, String... words) throws Exception {
+        return keeping(words, (run, kept) -> {
+            Thread tool = new Thread(run, words[0]);
+            tool.setDaemon(true);
             tool.start();
             Check.within(30, part + " printed by " + words[0], () -> kept.toString(StandardCharsets.UTF_8).contains(part));
             tool.interrupt();
             tool.join(30_000);
-        } finally {
-            System.setOut(out);
-            System.setErr(err);
-        }
-        return kept.toString(StandardCharsets.UTF_8);
+        });
     }
 
     /** The same for a sub-command that must not end with an exception. */
