@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::files::{QueueFile, QueueFiles};
 use crate::error::StoreError;
 use crate::paths::{remove, without_unreadable};
-use crate::segments::list_files;
+use crate::segments::{SegmentFile, list_files};
 
 /// Bytes of a unit without bits.
 const HEAD_BYTES: usize = 20;
@@ -57,8 +57,9 @@ pub(crate) fn is_address(tags_code: i64) -> bool {
 
 impl QueueExtension {
     /// The extension in `dir`, below the folder of the store; `new_bytes` is the size of files if there is none yet.
-    /// What cannot be read is put aside, what does not fit is removed with all behind it: its addresses answer nothing,
-    /// and the queue is made again if it ends with such. No unit gets an address again of an extension that is lost.
+    /// What cannot be read is put aside. A last file that does not fit is removed, one in the midst takes all with it: what
+    /// is lost answers nothing, and the queue is made again if it ends with such. No unit gets an address again of an
+    /// extension that is lost: units of the queue that were on the disk long ago would tell of another message.
     pub(crate) fn open(store: &Path, dir: PathBuf, new_bytes: u64) -> Result<QueueExtension, StoreError> {
         let mut used_to = 0;
         without_unreadable(store, || QueueExtension::open_once(dir.clone(), new_bytes, &mut used_to))
@@ -78,9 +79,14 @@ impl QueueExtension {
             expected = Some(file.start + file_bytes);
             fits && file_bytes > HEAD_BYTES as u64 + END_BYTES
         });
-        let sound = sound.count();
-        // From the end on: a kill in between leaves a row.
-        for file in found.drain(sound..).rev() {
+        let mut sound = sound.count();
+        let behind = found.get(sound.wrapping_sub(1)).map(|file| file.start + file_bytes);
+        let ends_badly = |file: &SegmentFile| sound + 1 == found.len() && behind == Some(file.start);
+        if !found.get(sound).is_none_or(ends_badly) {
+            sound = 0;
+        }
+        // From the front on: a kill in between leaves the last addresses.
+        for file in found.drain(sound..) {
             tracing::warn!(file = %file.path.display(), "file does not fit the extension and is removed");
             remove(&file.path)?;
         }
@@ -247,11 +253,15 @@ mod tests {
             std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
             let extension = open();
             for (number, address) in (0..).zip(&addresses) {
-                let kept = number < damaged.cast_signed() * 3;
+                let kept = damaged == 2 && number < 6;
                 assert_eq!(extension.read(*address), kept.then(|| unit(number, 14)), "{damaged} {len}");
             }
-            let address = extension.append(&unit(7, 14)).unwrap();
-            assert_eq!(open().read(address), Some(unit(7, 14)), "{damaged} {len}");
+            for number in 10..20 {
+                let address = extension.append(&unit(number, 14)).unwrap();
+                assert_eq!(open().read(address), Some(unit(number, 14)), "{damaged} {len}");
+            }
+            let lost = addresses.iter().filter(|_| damaged < 2);
+            assert_eq!(lost.filter_map(|address| extension.read(*address)).next(), None, "{damaged} {len}");
         }
         // One whose other files are gone is as large as it is.
         let dir = tempfile::tempdir().unwrap();
