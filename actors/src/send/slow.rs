@@ -1,7 +1,7 @@
 //! Sends that take long, told with the time that each stage took.
 //!
 //! Invariants:
-//! - one that took [`SLOW_NANOS`] or more is told; of many at once one in a second, with the number of the others;
+//! - one that took half a second or more is told; of many at once one in a second, with the number of the others;
 //! - a batch is looked at the clock for three times, a message never.
 
 use std::net::SocketAddr;

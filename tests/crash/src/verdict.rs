@@ -214,10 +214,15 @@ fn has_bodies(stored: &[u8], place: &Place) -> bool {
     items.eq(sent)
 }
 
-/// Whether a queue goes on where it ended when it was last looked at; after a loss of power it may have lost.
+/// Whether a queue goes on where it ended when it was last looked at; after a loss of power it may have lost, and a group
+/// that was further goes back to its end.
 fn goes_on(queue: &ConsumeQueue, model: &mut Model, may_have_lost: bool) -> Result<(), Fault> {
     let now = (queue.min_offset(), queue.max_offset());
-    let before = model.reached.insert((queue.topic().to_string(), queue.queue_id()), now);
+    let key = (queue.topic().to_string(), queue.queue_id());
+    if let Some(progress) = model.progress.get_mut(&key).filter(|_| may_have_lost) {
+        *progress = now.1.min(*progress);
+    }
+    let before = model.reached.insert(key, now);
     match before {
         Some((min, max)) if !may_have_lost && (now.0 < min || now.1 < max) => Err(Fault(format!(
             "{} {}: it went from {min} to {max} and goes from {} to {} now",
