@@ -57,9 +57,9 @@ pub(crate) fn is_address(tags_code: i64) -> bool {
 
 impl QueueExtension {
     /// The extension in `dir`, below the folder of the store; `new_bytes` is the size of files if there is none yet.
-    /// What cannot be read is put aside. A last file that does not fit is removed, one in the midst takes all with it: what
-    /// is lost answers nothing, and the queue is made again if it ends with such. No unit gets an address again of an
-    /// extension that is lost: units of the queue that were on the disk long ago would tell of another message.
+    /// What cannot be read is put aside. A last file that does not fit is removed, one in the midst takes all with it:
+    /// what is lost answers nothing, and the queue is made again if it ends with such. No unit gets an address again of
+    /// an extension that is lost: units of the queue that were on the disk long ago would tell of another message.
     pub(crate) fn open(store: &Path, dir: PathBuf, new_bytes: u64) -> Result<QueueExtension, StoreError> {
         let mut used_to = 0;
         without_unreadable(store, || QueueExtension::open_once(dir.clone(), new_bytes, &mut used_to))

@@ -214,8 +214,8 @@ fn has_bodies(stored: &[u8], place: &Place) -> bool {
     items.eq(sent)
 }
 
-/// Whether a queue goes on where it ended when it was last looked at; after a loss of power it may have lost, and a group
-/// that was further goes back to its end.
+/// Whether a queue goes on where it ended when it was last looked at; after a loss of power it may have lost, and a
+/// group that was further goes back to its end.
 fn goes_on(queue: &ConsumeQueue, model: &mut Model, may_have_lost: bool) -> Result<(), Fault> {
     let now = (queue.min_offset(), queue.max_offset());
     let key = (queue.topic().to_string(), queue.queue_id());
