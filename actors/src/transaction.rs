@@ -133,6 +133,8 @@ pub struct TransactionChecker {
     cast: Arc<BrokerCast>,
     halves: Halves,
     committed: (i64, i64),
+    /// Progress, and how far the log must be on the disk before it may be committed.
+    noted: Option<((i64, i64), u64)>,
     rounds: Rounds,
     ends: Together<Begun>,
 }
@@ -148,6 +150,7 @@ impl TransactionChecker {
         let mut checker = TransactionChecker {
             halves: Halves::from(committed.0, committed.1),
             committed,
+            noted: None,
             rounds: Rounds::from(cast.now_ms()),
             ends: Together::default(),
             cast,
@@ -193,13 +196,22 @@ impl TransactionChecker {
         self.cast.open_halves.store(self.halves.open(), Ordering::Relaxed);
     }
 
+    /// Commits what the disk knows to be decided: what was stored for a half message must not be lost after it.
     fn commit_progress(&mut self) -> Vec<CommitOffset> {
         self.read_halves();
         self.publish();
-        let progress = self.halves.progress();
-        if progress == self.committed {
-            return Vec::new();
+        let (progress, to) = (self.halves.progress(), self.cast.log.wrote_to());
+        if self.noted.is_none() && progress != self.committed {
+            self.noted = Some((progress, to));
         }
+        let flushed_to = self.cast.log.flushed_to();
+        match self.noted.take_if(|(_, to)| flushed_to >= *to) {
+            Some((progress, _)) => self.commit(progress),
+            None => Vec::new(),
+        }
+    }
+
+    fn commit(&mut self, progress: (i64, i64)) -> Vec<CommitOffset> {
         self.committed = progress;
         let commit = |topic, queue_offset| {
             let group = Text::from_static(PROGRESS_GROUP);
@@ -383,7 +395,12 @@ impl Handler<CommitProgress> for TransactionChecker {
     type Result = actix::ResponseFuture<()>;
 
     fn handle(&mut self, _: CommitProgress, _: &mut Context<TransactionChecker>) -> Self::Result {
-        let (commits, offsets) = (self.commit_progress(), self.cast.offsets.clone());
+        // The disk of a poisoned node may never have what was decided: the next start reads further back.
+        let is_kept = self.cast.poison.cause().is_none();
+        self.read_halves();
+        let progress = self.halves.progress();
+        let commits = if is_kept { self.commit(progress) } else { Vec::new() };
+        let offsets = self.cast.offsets.clone();
         Box::pin(async move {
             for commit in commits {
                 // At the stop the owner of the offsets is still there; if not, the next start reads further back.

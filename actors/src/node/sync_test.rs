@@ -177,3 +177,40 @@ fn a_send_that_takes_long_is_told_with_the_stage_that_took_its_time() {
     let told = SlowSend { total_ms: 2_000, log_ms: 0, queues_ms: 0, flush_ms: 2_000 };
     assert_eq!(broker.slow_sends.last(), Some(told));
 }
+
+/// A message that waited lies on the disk long before it is delivered. What was delivered was not there yet when the
+/// node ended: the next start delivers it again.
+#[test]
+fn what_was_delivered_and_never_came_to_the_disk_does_not_count_as_delivered_when_the_node_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = small_broker(dir.path());
+    config.broker.as_mut().unwrap().store.flush_interval_ms = 20;
+    let clock = Arc::new(ManualClock::at(1_795_000_000_000));
+    config.clock = NodeClock(clock.clone());
+    let node = Node::start(config).unwrap();
+    let (mut client, log) = (Client::of(&node), node.broker().unwrap().log.clone());
+    let timed = format!("TIMER_DELIVER_MS\u{1}{}\u{2}UNIQ_KEY\u{1}timed\u{2}", 1_795_000_001_000_i64);
+    assert_eq!(client.produce("Level", 0, b"waits", "DELAY\u{1}1\u{2}UNIQ_KEY\u{1}level\u{2}").code, 0);
+    assert_eq!(client.produce("Timed", 0, b"waits", &timed).code, 0);
+    until("what waits is on the disk", || log.flushed_to() >= log.wrote_to());
+    let files = dir.path().join("commitlog");
+    let slow = hold_up(&files, Op::Flush);
+    clock.advance_ms(5_000);
+    until("both are delivered", || queued(&node, "Level") == 1 && queued(&node, "Timed") == 1);
+    let broken = arm(&files.join(format!("{:020}", 0)), Op::Flush, 0, EIO);
+    drop(slow);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(runtime.block_on(node.ended()).is_err(), "the node ends");
+    // The log as the disk has it.
+    let flushed_to = log.flushed_to();
+    drop((client, log, node, broken));
+    let segment = std::fs::OpenOptions::new().write(true).open(files.join(format!("{:020}", 0))).unwrap();
+    let bytes = segment.metadata().unwrap().len();
+    segment.set_len(flushed_to).unwrap();
+    segment.set_len(bytes).unwrap();
+    let mut config = small_broker(dir.path());
+    config.clock = NodeClock(clock.clone());
+    let node = Node::start(config).unwrap();
+    until("both are delivered again", || queued(&node, "Level") == 1 && queued(&node, "Timed") == 1);
+    node.stop_and_wait().unwrap();
+}
