@@ -55,6 +55,12 @@ impl TimerLog {
             opened.push(Arc::clone(segment.segment()));
             match end {
                 None => segment.publish(file.start + segment_bytes),
+                Some(end) if file.start + segment_bytes - end < UNIT_BLANK_BYTES as u64 => {
+                    // No file is written so far: it has lost its end, and is the only one.
+                    tracing::warn!(file = %file.path.display(), "timer log has lost its end and is removed");
+                    opened.pop();
+                    remove(&file.path)?;
+                }
                 Some(end) => {
                     segment.publish(end);
                     blocks::clear(&file.path, end - file.start)?;
@@ -226,7 +232,11 @@ fn find_end(bytes: &[u8], start: u64, keep: &mut impl FnMut(u64, &TimerUnit) -> 
 /// topic make it again.
 fn sound_row(dir: &Path) -> Result<Vec<SegmentFile>, StoreError> {
     let mut files = list_files(dir)?;
-    let len = files.first().map_or(0, |first| first.len);
+    let len = match &files[..] {
+        [] => 0,
+        [only] => only.len,
+        [first, second, ..] => second.start - first.start,
+    };
     let min = (UNIT_BYTES + UNIT_BLANK_BYTES) as u64;
     let mut expected = files.first().map(|first| first.start);
     let sound = files.iter().take_while(|file| {
