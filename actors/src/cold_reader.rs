@@ -3,6 +3,7 @@
 //! Invariants:
 //! - a page that is not in memory is first read here, never on an arbiter, and through the file: what the disk cannot
 //!   read is an error that the pull is answered with;
+//! - what a pull wants is found as its session finds it, units first, until nothing of it is missing;
 //! - every pull that is taken comes back to its session;
 //! - the number of pulls that wait is bounded; one more is refused.
 
@@ -10,15 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-use troupemq_store::LogReader;
+use troupemq_store::{LogReader, StoreError};
 
 use crate::net::{Refusal, ToSession};
 use crate::poison::Poison;
 use crate::pull::Parcel;
-use crate::pull::read::Reading;
+use crate::pull::check::Resolved;
+use crate::pull::read::{Bounds, Source, read};
 
 /// Threads that read.
 const THREADS: usize = 2;
+/// Looks at what one pull wants, at most: what a filter turns away makes it want more.
+const LOOKS_MAX: usize = 16;
 /// Pulls that may wait for one thread.
 const WAITING_MAX: usize = 1024;
 
@@ -28,7 +32,7 @@ pub struct ColdReaders(Arc<Lines<Job>>);
 
 #[derive(Debug)]
 struct Job {
-    ranges: Vec<(u64, usize)>,
+    bounds: Bounds,
     parcel: Box<Parcel>,
 }
 
@@ -69,34 +73,49 @@ impl ColdReaders {
         Ok(ColdReaders(Arc::new(lines)))
     }
 
-    /// Fetches what a pull found; the pull comes back to its session.
+    /// Fetches what a pull finds within `bounds`; the pull comes back to its session.
     ///
     /// # Errors
     /// The pull itself and why it is refused, if it finds no room: its arbiter must not wait for the disk.
-    pub(crate) fn fetch(&self, reading: Reading, parcel: Box<Parcel>) -> Result<(), (Box<Parcel>, Refusal)> {
-        let lined_up = self.0.line_up(Job { ranges: reading.cold, parcel });
-        lined_up.map_err(|job| (job.parcel, no_room(&job.ranges)))
+    pub(crate) fn fetch(&self, bounds: Bounds, parcel: Box<Parcel>) -> Result<(), (Box<Parcel>, Refusal)> {
+        self.0.line_up(Job { bounds, parcel }).map_err(|job| (job.parcel, no_room(&job.bounds)))
     }
 }
 
-fn no_room(ranges: &[(u64, usize)]) -> Refusal {
-    let bytes: usize = ranges.iter().map(|(_, len)| len).sum();
+fn no_room(bounds: &Bounds) -> Refusal {
     let remark = format!(
-        "{bytes} bytes must be read from the disk, and {WAITING_MAX} pulls wait for each of {THREADS} threads that do \
-         so already"
+        "at most {} messages must be read from the disk, and {WAITING_MAX} pulls wait for each of {THREADS} threads that \
+         do so already",
+        bounds.wish
     );
     Refusal::busy(remark)
 }
 
 fn work(jobs: &Receiver<Job>, log: &LogReader) {
-    while let Ok(Job { ranges, mut parcel }) = jobs.recv() {
-        let fetched = ranges.into_iter().try_for_each(|(log_offset, len)| log.fetch(log_offset, len));
-        if let Err(error) = fetched {
+    while let Ok(Job { bounds, mut parcel }) = jobs.recv() {
+        if let Err(error) = fetch(log, bounds, &parcel) {
             tracing::error!(%error, "messages cannot be read from the disk");
             parcel.unreadable = Some(error.to_string());
         }
         give_back(parcel);
     }
+}
+
+/// Brings what a pull finds into memory.
+fn fetch(log: &LogReader, bounds: Bounds, parcel: &Parcel) -> Result<(), StoreError> {
+    let Resolved { queue, selects, .. } = &parcel.resolved;
+    let source = Source { units: &queue.units, log, selects, bounds };
+    for _ in 0..LOOKS_MAX {
+        let reading = read(&source, parcel.header.queue_offset);
+        if reading.lacks_units {
+            queue.units.fetch(parcel.header.queue_offset, bounds.scan_max)?;
+        }
+        reading.cold.iter().try_for_each(|(log_offset, len)| log.fetch(*log_offset, *len))?;
+        if !reading.is_cold() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn give_back(parcel: Box<Parcel>) {
@@ -110,6 +129,7 @@ mod tests {
     use troupemq_codec::ResponseCode;
 
     use super::*;
+    use crate::config::BrokerConfig;
 
     #[test]
     fn a_read_that_finds_no_room_comes_back_at_once_and_the_others_stay() {
@@ -128,13 +148,10 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_is_told_how_much_was_wanted_and_how_many_wait() {
-        let refusal = no_room(&[(0, 4096), (8192, 100)]);
+        let refusal = no_room(&Bounds::of(&BrokerConfig::default(), 1 << 30, 0, 32));
         assert_eq!(refusal.code, ResponseCode::SYSTEM_BUSY);
-        assert!(
-            refusal
-                .remark
-                .contains("4196 bytes must be read from the disk, and 1024 pulls wait for each of 2")
-        );
+        let told = "32 messages must be read from the disk, and 1024 pulls wait for each of 2";
+        assert!(refusal.remark.contains(told), "{}", refusal.remark);
     }
 
     #[test]

@@ -326,12 +326,18 @@ fn settle(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>, read
     if reading.is_cold() && !parcel.is_warm {
         parcel.is_warm = true;
         cast.stats.cold_pull();
-        let bytes = reading.cold.iter().map(|(_, len)| i64::try_from(*len).unwrap_or(i64::MAX)).sum();
-        let group = Text::from(parcel.header.group.as_str());
+        let bounds = bounds(cast, parcel.header.messages_max);
+        // Where the units must be read first, what they speak of is not known: then as much as one pull brings.
+        let bytes = match reading.lacks_units {
+            true => bounds.far.1,
+            false => reading.cold.iter().map(|(_, len)| len).sum(),
+        };
+        let (group, bytes) =
+            (Text::from(parcel.header.group.as_str()), i64::try_from(bytes).unwrap_or(i64::MAX));
         if let Err(busy) = cast.cold_flow.read(&group, bytes, &cast.config.load(), cast.now_ms()) {
             return reply::refuse(wire, &parcel.request, busy.into());
         }
-        if let Err((parcel, full)) = cast.cold.fetch(reading, parcel) {
+        if let Err((parcel, full)) = cast.cold.fetch(bounds, parcel) {
             reply::refuse(wire, &parcel.request, full.into());
         }
         return;
@@ -365,13 +371,15 @@ fn hand_out(wire: &Rc<Wire>, cast: &BrokerCast, asked: &Asked<'_>, reading: Read
     reply::write(wire, asked, reading);
 }
 
+fn bounds(cast: &BrokerCast, messages_max: i32) -> Bounds {
+    let now_s = u32::try_from(cast.clock().nanos() / 1_000_000_000).unwrap_or(u32::MAX);
+    Bounds { now_s, ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, messages_max) }
+}
+
 fn read(cast: &BrokerCast, about: &check::Resolved, pull: &PullView<'_>, is_warm: bool) -> Reading {
-    let bounds = Bounds {
-        is_warm,
-        ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, pull.messages_max)
-    };
-    let source = Source { units: &about.queue.units, log: &cast.log, selects: &about.selects, bounds };
     let began = cast.clock().nanos();
+    let bounds = Bounds { is_warm, ..bounds(cast, pull.messages_max) };
+    let source = Source { units: &about.queue.units, log: &cast.log, selects: &about.selects, bounds };
     let mut reading = read::read(&source, pull.queue_offset);
     let took = cast.clock().nanos().saturating_sub(began);
     cast.stats.read_took(took);

@@ -101,6 +101,9 @@ pub(super) struct Pull {
     /// Messages asked for in one pull
     #[arg(long, value_name = "N", default_value_t = 32)]
     messages: i32,
+    /// Stay at the end of the queues and pull what comes, instead of what is there over and over
+    #[arg(long)]
+    follow: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -113,7 +116,9 @@ impl Bench {
     pub(super) async fn run(self) -> Result<(), Failure> {
         match self {
             Bench::Send(steady) => steady.run(Shot::Send).await,
-            Bench::Pull(pull) => pull.steady.run(Shot::Pull { messages_max: pull.messages }).await,
+            Bench::Pull(Pull { steady, messages, follow }) => {
+                steady.run(Shot::Pull { messages_max: messages, follows: follow }).await
+            }
             Bench::Ramp(ramp) => ramp.run().await,
         }
     }

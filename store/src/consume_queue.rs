@@ -15,6 +15,7 @@
 //! | `append.rs` | writing units |
 //! | `batch.rs` | batch queues: searching for the unit of an offset |
 //! | `by_time.rs` | offset by time |
+//! | `cold.rs` | units that are on the disk only |
 //! | `expire.rs` | moving the minimum, deleting what expired |
 //! | `recover.rs` | finding the end after a start, cutting at the end of the log |
 //! | `extension.rs` | filter bits beside a queue |
@@ -23,6 +24,7 @@
 mod append;
 mod batch;
 mod by_time;
+mod cold;
 mod expire;
 mod extension;
 mod files;

@@ -31,6 +31,7 @@ mod progress;
 pub mod reader;
 pub mod reaper;
 pub mod retention;
+mod seen;
 pub mod segment;
 pub mod segments;
 pub mod tables;

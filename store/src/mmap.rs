@@ -97,30 +97,12 @@ impl Mapping {
 
     /// Whether every page of `range` is in memory, so that reading it waits for no disk.
     pub fn is_resident(&self, range: Range<usize>) -> bool {
-        const PAGES_MAX: usize = 256;
-        let Some((mut at, mut len)) = self.pages(range) else { return true };
-        let mut flags = [0_u8; PAGES_MAX];
-        while len > 0 {
-            let step = len.min(PAGES_MAX * PAGE_BYTES);
-            let start = self.raw.as_mut_ptr().wrapping_add(at).cast();
-            // SAFETY: `at..at + step` lies in the map (`pages` clips it), `at` is a multiple of the
-            // page size, and `flags` has one byte for each page of `step`.
-            let answer = unsafe { libc::mincore(start, step, flags.as_mut_ptr()) };
-            let pages = step.div_ceil(PAGE_BYTES);
-            if answer != 0 || flags.iter().take(pages).any(|flag| flag & 1 == 0) {
-                return false;
-            }
-            at += step;
-            len -= step;
-        }
-        true
+        is_resident(&self.raw, range)
     }
 
     /// The pages that hold `range`, clipped to the map, as start and length in bytes.
     fn pages(&self, range: Range<usize>) -> Option<(usize, usize)> {
-        let at = range.start / PAGE_BYTES * PAGE_BYTES;
-        let end = range.end.min(self.len());
-        (at < end).then(|| (at, end - at))
+        pages(&self.raw, range)
     }
 }
 
@@ -252,6 +234,11 @@ impl WordMap {
         self.raw.advise(if more { Advice::Normal } else { Advice::Random })
     }
 
+    /// Whether every page of `range` is in memory, so that reading it waits for no disk.
+    pub fn is_resident(&self, range: Range<usize>) -> bool {
+        is_resident(&self.raw, range)
+    }
+
     /// Has the disk take every changed page; blocks.
     pub fn flush(&self) -> io::Result<()> {
         self.raw.flush()
@@ -264,6 +251,34 @@ impl WordMap {
         // atomically by this type.
         unsafe { AtomicU8::from_ptr(start) }
     }
+}
+
+/// Whether every page of `range` is in memory. What is outside the map needs none.
+fn is_resident(map: &MmapRaw, range: Range<usize>) -> bool {
+    const PAGES_MAX: usize = 256;
+    let Some((mut at, mut len)) = pages(map, range) else { return true };
+    let mut flags = [0_u8; PAGES_MAX];
+    while len > 0 {
+        let step = len.min(PAGES_MAX * PAGE_BYTES);
+        let start = map.as_mut_ptr().wrapping_add(at).cast();
+        // SAFETY: `at..at + step` lies in the map (`pages` clips it), `at` is a multiple of the
+        // page size, and `flags` has one byte for each page of `step`.
+        let answer = unsafe { libc::mincore(start, step, flags.as_mut_ptr()) };
+        let pages = step.div_ceil(PAGE_BYTES);
+        if answer != 0 || flags.iter().take(pages).any(|flag| flag & 1 == 0) {
+            return false;
+        }
+        at += step;
+        len -= step;
+    }
+    true
+}
+
+/// The pages that hold `range`, clipped to the map, as start and length in bytes.
+fn pages(map: &MmapRaw, range: Range<usize>) -> Option<(usize, usize)> {
+    let at = range.start / PAGE_BYTES * PAGE_BYTES;
+    let end = range.end.min(map.len());
+    (at < end).then(|| (at, end - at))
 }
 
 fn map_whole(file: &File, len: usize) -> io::Result<MmapRaw> {
@@ -337,6 +352,7 @@ mod tests {
         map.read(0, &mut again);
         assert_eq!(again, bytes);
         map.drop_pages(0..4096).unwrap();
+        assert!(map.is_resident(0..4096));
         map.read_ahead(false).unwrap();
         assert_eq!(u32::from_be(map.word(4).load(Ordering::Relaxed)), 0x0102_0304);
         let words = map.words(4092, 1).iter().chain(map.words(4, 2));

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::{MapWriter, Mapping};
+use crate::seen::Seen;
 
 /// What zeros are written from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -30,6 +31,7 @@ pub struct Segment {
     path: PathBuf,
     file: File,
     mapping: Arc<Mapping>,
+    seen: Seen,
 }
 
 /// Write side of the segment that is being filled.
@@ -101,6 +103,13 @@ impl Segment {
         self.position(offset).is_none_or(|at| self.mapping.is_resident(at..at.saturating_add(len)))
     }
 
+    /// The same, asking the system about no stretch of the file more than once in some seconds.
+    pub fn was_resident(&self, offset: u64, len: usize, now_s: u32) -> bool {
+        let Some(at) = self.position(offset) else { return true };
+        let of = (at..at.saturating_add(len), self.mapping.published(), self.mapping.len());
+        self.seen.all(of, now_s, |range| self.mapping.is_resident(range))
+    }
+
     /// Reads `len` final bytes from `offset` through the file, after which they are in memory. Waits for the disk.
     ///
     /// # Errors
@@ -161,7 +170,7 @@ impl SegmentWriter {
         })?;
         let writer = Mapping::open(&file, len).map_err(StoreError::io("map", &path))?;
         let mapping = Arc::clone(writer.mapping());
-        let segment = Arc::new(Segment { start, path, file, mapping });
+        let segment = Arc::new(Segment { start, path, file, mapping, seen: Seen::default() });
         Ok(SegmentWriter { segment, writer })
     }
 

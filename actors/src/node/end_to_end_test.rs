@@ -424,11 +424,17 @@ pub(super) fn with_cold_log(dir: &std::path::Path) -> NodeHandle {
     }
     node.stop_and_wait().expect("a clean stop");
     drop((node, client));
-    for entry in std::fs::read_dir(dir.join("commitlog")).unwrap() {
+    evict(&dir.join("commitlog"));
+    start()
+}
+
+/// Has the disk take the files in `dir`, and the system forget what it knows of them; some file systems do not.
+pub(super) fn evict(dir: &std::path::Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
         let file = std::fs::File::open(entry.unwrap().path()).unwrap();
+        file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
-    start()
 }
 
 #[test]

@@ -21,6 +21,9 @@ const UNIT_BYTES: usize = 20;
 /// Pieces for which room is made at first.
 const PIECES: usize = 32;
 
+/// Bytes at the end of the log that are in memory if this node has written them.
+const HOT_BYTES: u64 = 64 << 20;
+
 /// Bytes a cold reader fetches ahead for a filter that looks at properties.
 const AHEAD_BYTES: usize = 1 << 20;
 
@@ -64,8 +67,10 @@ pub struct Bounds {
     pub far: (usize, usize),
     /// Distance from the end of the log beyond which a message counts as far, in bytes.
     pub far_bytes: u64,
-    /// What was written from here on has surely been in memory.
+    /// End of the log when the node started: what this node wrote last is in memory.
     pub hot_from: u64,
+    /// The time, in seconds of any clock: what was in memory a moment ago is not asked about again.
+    pub now_s: u32,
     /// Whether a cold reader has fetched what is wanted.
     pub is_warm: bool,
 }
@@ -106,6 +111,8 @@ pub struct Reading {
     pub is_far: bool,
     /// The ranges of the log that are not in memory: log offset and length.
     pub cold: Vec<(u64, usize)>,
+    /// Whether the units themselves are not in memory: then nothing was looked at.
+    pub lacks_units: bool,
 }
 
 impl Status {
@@ -159,6 +166,7 @@ impl Bounds {
             far: (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
             far_bytes: memory_bytes / 100 * config.access_message_in_memory_max_ratio,
             hot_from,
+            now_s: 0,
             is_warm: false,
         }
     }
@@ -167,7 +175,7 @@ impl Bounds {
 impl Reading {
     /// Whether something it found must be read from the disk first.
     pub fn is_cold(&self) -> bool {
-        !self.cold.is_empty()
+        self.lacks_units || !self.cold.is_empty()
     }
 
     /// What a pull is answered whose group is to go on at `queue_offset`.
@@ -187,6 +195,7 @@ impl Reading {
             took_ms: 0,
             is_far: false,
             cold: Vec::new(),
+            lacks_units: false,
         }
     }
 }
@@ -207,6 +216,10 @@ pub fn read(source: &Source<'_>, offset: i64) -> Reading {
     if offset > max {
         return ended(Status::OffsetOverflowBadly, max);
     }
+    let Source { units, bounds, .. } = source;
+    if !bounds.is_warm && !units.was_resident(offset, bounds.scan_max, bounds.now_s) {
+        return Reading { lacks_units: true, ..ended(Status::OffsetFoundNull, offset) };
+    }
     let mut gathering = Gathering::new(source, ended(Status::OffsetFoundNull, offset));
     source.units.units(offset, source.bounds.scan_max).each_while(|unit| gathering.look_at(unit));
     gathering.finish()
@@ -222,6 +235,8 @@ pub(crate) fn told_tags(units: &ConsumeQueue, unit: &Unit) -> Option<i64> {
 struct Gathering<'a> {
     source: &'a Source<'a>,
     log_end: u64,
+    /// From here on the log is in memory.
+    hot_from: u64,
     log_min: u64,
     /// Range of the log that has been taken and not yet been cut.
     open: Option<(u64, u64)>,
@@ -240,6 +255,7 @@ impl<'a> Gathering<'a> {
         Gathering {
             source,
             log_end,
+            hot_from: source.bounds.hot_from.max(log_end.saturating_sub(HOT_BYTES)),
             log_min,
             open: None,
             doubtful: Vec::new(),
@@ -283,7 +299,7 @@ impl<'a> Gathering<'a> {
 
     /// Whether the filter selects a message; none if its properties must be read from the disk first.
     fn selects(&mut self, unit: &Unit) -> Option<bool> {
-        let Source { selects: Selects { filter, bits }, log, bounds, units } = *self.source;
+        let Source { selects: Selects { filter, bits }, log, units, .. } = *self.source;
         let MessageFilter::Sql(sql) = &**filter else {
             return Some(told_tags(units, unit).is_none_or(|code| filter.may_match(code)));
         };
@@ -293,7 +309,7 @@ impl<'a> Gathering<'a> {
             return Some(false);
         }
         let size = usize::try_from(unit.size).unwrap_or(usize::MAX);
-        if !bounds.is_warm && unit.log_offset < bounds.hot_from && !log.is_resident(unit.log_offset, size) {
+        if self.is_cold(unit.log_offset, size) {
             let ahead = usize::try_from(self.log_end - unit.log_offset).unwrap_or(usize::MAX);
             self.reading.cold.push((unit.log_offset, ahead.min(AHEAD_BYTES).max(size)));
             return None;
@@ -307,6 +323,12 @@ impl<'a> Gathering<'a> {
         let is_selected = log.look(unit.log_offset, size, matches).unwrap_or(false);
         self.looked_bytes += looked;
         Some(is_selected)
+    }
+
+    /// Whether reading these bytes may wait for the disk.
+    fn is_cold(&self, log_offset: u64, len: usize) -> bool {
+        let Source { log, bounds, .. } = self.source;
+        !bounds.is_warm && log_offset < self.hot_from && !log.was_resident(log_offset, len, bounds.now_s)
     }
 
     fn pass(&mut self, unit: &Unit, status: Status) {
@@ -336,8 +358,8 @@ impl<'a> Gathering<'a> {
     /// Turns the open range into a piece.
     fn cut(&mut self) {
         let Some((from, to)) = self.open.take() else { return };
-        let bounds = &self.source.bounds;
-        if !self.doubtful.is_empty() || (!bounds.is_warm && from < bounds.hot_from) {
+        let is_hot = self.source.bounds.is_warm || from >= self.hot_from;
+        if !is_hot || !self.doubtful.is_empty() {
             return self.cut_with_care(from, to);
         }
         self.add_range(from, to);
@@ -346,9 +368,8 @@ impl<'a> Gathering<'a> {
     /// The same for a range that may be on the disk only, or may hold something else than its units say.
     fn cut_with_care(&mut self, from: u64, to: u64) {
         let len = usize::try_from(to - from).unwrap_or(usize::MAX);
-        let Source { log, bounds, .. } = self.source;
         let doubtful = std::mem::take(&mut self.doubtful);
-        if !bounds.is_warm && from < bounds.hot_from && !log.is_resident(from, len) {
+        if self.is_cold(from, len) {
             self.reading.cold.push((from, len));
         } else if doubtful.iter().any(|unit| !self.is_right(unit)) {
             return self.cut_apart((from, to), &doubtful);

@@ -38,7 +38,11 @@ const OPAQUE_FIRST: i32 = 1_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shot {
     Send,
-    Pull { messages_max: i32 },
+    /// At the end of each queue it begins anew, or follows what comes.
+    Pull {
+        messages_max: i32,
+        follows: bool,
+    },
 }
 
 /// What all connections do.
@@ -103,6 +107,11 @@ struct Stencil {
     frame: BytesMut,
     opaque_at: usize,
     form: HeaderForm,
+}
+
+/// Where the pulls of a queue begin: beyond any end if they follow it, which the broker's answer corrects.
+fn first_offset(shot: Shot) -> i64 {
+    if matches!(shot, Shot::Pull { follows: true, .. }) { i64::MAX } else { 0 }
 }
 
 /// Groups the queues by their brokers' addresses.
@@ -213,7 +222,7 @@ impl Driver {
             first_opaque: OPAQUE_FIRST,
             next_due: plan.begin,
             turn: number,
-            offsets: vec![0; target.queues.len()],
+            offsets: vec![first_offset(plan.shot); target.queues.len()],
             inbound: BytesMut::with_capacity(WRITE_BYTES),
             outbound: BytesMut::with_capacity(WRITE_BYTES),
             outcome: Outcome::default(),
@@ -305,7 +314,7 @@ impl Driver {
                 self.first_opaque + i32::try_from(self.in_flight.len()).expect("the depth is an i32");
             match self.plan.shot {
                 Shot::Send => self.sends[at].put(opaque, &mut self.outbound),
-                Shot::Pull { messages_max } => {
+                Shot::Pull { messages_max, .. } => {
                     let mut pull = self.plan.pull(self.target.queues[at], self.offsets[at], messages_max);
                     pull.opaque = opaque;
                     pull.form = self.plan.form;
@@ -371,12 +380,13 @@ impl Driver {
         }
     }
 
-    /// Counts the messages of an answer and moves on; begins anew at the end of the queue.
+    /// Counts the messages of an answer and moves on; begins anew at the end of the queue, unless it follows.
     fn take_pulled(&mut self, view: &CommandView<'_>, body: &[u8], at: usize) -> (u64, usize) {
         let number = |key| view.get(key).and_then(|value| value.parse::<i64>().ok());
         let next = number("nextBeginOffset").unwrap_or(0);
         let is_at_end = view.code != ResponseCode::SUCCESS.0;
-        self.offsets[at] = if is_at_end { number("minOffset").unwrap_or(0) } else { next };
+        let begins_anew = is_at_end && !matches!(self.plan.shot, Shot::Pull { follows: true, .. });
+        self.offsets[at] = if begins_anew { number("minOffset").unwrap_or(0) } else { next };
         let (mut messages, mut bytes, mut rest) = (0, 0, body);
         while let Scan::Record(record) = scan(rest) {
             messages += 1;

@@ -25,6 +25,8 @@ use crate::segments::{SegmentFile, list_files};
 
 /// Bytes of a unit without bits.
 const HEAD_BYTES: usize = 20;
+/// Bytes of the longest unit.
+const UNIT_MAX_BYTES: u64 = i16::MAX as u64;
 /// Bytes that stay free at the end of a file.
 const END_BYTES: u64 = 4;
 /// Values from this one down are addresses.
@@ -125,10 +127,30 @@ impl QueueExtension {
         Some(ExtensionUnit { tags_code: long(2), store_timestamp_ms: long(10), bits })
     }
 
+    /// Whether reading any unit waits for no disk, as far as was seen in the last seconds: `now_s` is the time of any
+    /// clock.
+    pub(crate) fn was_resident(&self, now_s: u32) -> bool {
+        let end = self.end.load(Ordering::Acquire);
+        self.files.list().iter().all(|file| file.was_resident((file.start(), end), end, now_s))
+    }
+
+    /// Brings the units from address `from` to address `last` into memory. Waits for the disk.
+    pub(crate) fn fetch(&self, from: i64, last: i64) -> Result<(), StoreError> {
+        if !is_address(from) || !is_address(last) {
+            return Ok(());
+        }
+        let position = |address: i64| address.wrapping_sub(i64::MIN).cast_unsigned();
+        let end = self.end.load(Ordering::Acquire);
+        let (from, to) = (position(from), position(last).saturating_add(UNIT_MAX_BYTES).min(end));
+        let list = self.files.list();
+        let mut touched = list.iter().filter(|file| file.start() < to && from < file.end());
+        touched.try_for_each(|file| file.fetch((from, to)))
+    }
+
     /// Appends a unit and answers its address. Fails for bits that no unit can hold.
     pub(crate) fn append(&self, unit: &ExtensionUnit) -> Result<i64, StoreError> {
         let size = HEAD_BYTES + unit.bits.len();
-        let max = u64::from(i16::MAX.cast_unsigned()).min(self.file_bytes - END_BYTES);
+        let max = UNIT_MAX_BYTES.min(self.file_bytes - END_BYTES);
         let Some(size_word) = i16::try_from(size).ok().filter(|_| size as u64 <= max) else {
             return Err(StoreError::TooLong { what: "filter bits", len: size as u64, max });
         };

@@ -20,6 +20,7 @@ use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::WordMap;
 use crate::paths::{create_dir, remove};
+use crate::seen::Seen;
 
 /// One file of a queue.
 #[derive(Debug)]
@@ -29,13 +30,21 @@ pub(crate) struct QueueFile {
     path: PathBuf,
     map: OnceLock<WordMap>,
     reserved: Reserved,
+    seen: Seen,
 }
 
 impl QueueFile {
     /// A file that exists in `dir` and begins with byte `start` of its queue.
     pub(crate) fn existing(dir: &Path, start: u64, bytes: u64) -> QueueFile {
         let path = dir.join(file_name(start));
-        QueueFile { start, bytes, path, map: OnceLock::new(), reserved: Reserved::default() }
+        QueueFile {
+            start,
+            bytes,
+            path,
+            map: OnceLock::new(),
+            reserved: Reserved::default(),
+            seen: Seen::default(),
+        }
     }
 
     /// First byte of the queue in this file.
@@ -88,6 +97,22 @@ impl QueueFile {
         let file = faults::look(Op::Open, &self.path, open)?;
         let len = usize::try_from(self.bytes).expect("the size of a queue file fits the address space");
         WordMap::open(&file, len)
+    }
+
+    /// Whether reading the bytes from position `from` of the queue to `to`, of those before `end`, waits for no disk, as
+    /// far as was seen in the last seconds: `now_s` is the time of any clock.
+    pub(crate) fn was_resident(&self, (from, to): (u64, u64), end: u64, now_s: u32) -> bool {
+        let Ok(map) = self.map() else { return false };
+        let at = |position: u64| self.at(position.clamp(self.start, self.end()));
+        self.seen.all((at(from)..at(to), at(end), map.len()), now_s, |range| map.is_resident(range))
+    }
+
+    /// Reads the bytes from position `from` of the queue to `to` through the file, after which they are in memory. Waits
+    /// for the disk.
+    pub(crate) fn fetch(&self, (from, to): (u64, u64)) -> Result<(), StoreError> {
+        let at = |position: u64| self.at(position.clamp(self.start, self.end()));
+        let mut bytes = vec![0; at(to) - at(from)];
+        self.read(&self.open()?, &mut bytes, at(from) as u64)
     }
 
     /// The mapped file, with blocks for the bytes from `position` of the queue on. For its one writer.
@@ -213,7 +238,14 @@ impl QueueFiles {
                 }
                 let (start, bytes, path) = (file.start, file.bytes, file.path.clone());
                 let reserved = file.reserved.again();
-                Arc::new(QueueFile { start, bytes, path, map: OnceLock::new(), reserved })
+                Arc::new(QueueFile {
+                    start,
+                    bytes,
+                    path,
+                    map: OnceLock::new(),
+                    reserved,
+                    seen: Seen::default(),
+                })
             };
             list.iter().enumerate().map(fresh).collect()
         });
