@@ -84,8 +84,8 @@ impl ColdReaders {
 
 fn no_room(bounds: &Bounds) -> Refusal {
     let remark = format!(
-        "at most {} messages must be read from the disk, and {WAITING_MAX} pulls wait for each of {THREADS} threads that \
-         do so already",
+        "at most {} messages must be read from the disk, and {WAITING_MAX} pulls wait for each of {THREADS} threads \
+         that do so already",
         bounds.wish
     );
     Refusal::busy(remark)

@@ -155,8 +155,8 @@ impl LogReader {
         self.segments.with(log_offset, |segment| segment.fetch(log_offset, len)).unwrap_or(Ok(()))
     }
 
-    /// Whether reading these bytes waits for no disk, as far as was seen in the last seconds: `now_s` is the time of any
-    /// clock.
+    /// Whether reading these bytes waits for no disk, as far as was seen in the last seconds: `now_s` is the time of
+    /// any clock.
     pub fn was_resident(&self, log_offset: u64, len: usize, now_s: u32) -> bool {
         let ask = |segment: &Arc<crate::segment::Segment>| segment.was_resident(log_offset, len, now_s);
         self.segments.with(log_offset, ask).unwrap_or(true)

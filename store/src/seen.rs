@@ -18,8 +18,8 @@ const FRESH_S: u32 = 2;
 pub(crate) struct Seen(OnceLock<Box<[AtomicU32]>>);
 
 impl Seen {
-    /// Whether all pages of `range` are in memory, or were a moment ago. The file is written up to `end` of `len` bytes;
-    /// `is_resident` asks the system.
+    /// Whether all pages of `range` are in memory, or were a moment ago. The file is written up to `end` of `len`
+    /// bytes; `is_resident` asks the system.
     pub(crate) fn all(
         &self,
         (range, end, len): (Range<usize>, usize, usize),

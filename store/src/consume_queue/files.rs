@@ -99,16 +99,16 @@ impl QueueFile {
         WordMap::open(&file, len)
     }
 
-    /// Whether reading the bytes from position `from` of the queue to `to`, of those before `end`, waits for no disk, as
-    /// far as was seen in the last seconds: `now_s` is the time of any clock.
+    /// Whether reading the bytes from position `from` of the queue to `to`, of those before `end`, waits for no disk,
+    /// as far as was seen in the last seconds: `now_s` is the time of any clock.
     pub(crate) fn was_resident(&self, (from, to): (u64, u64), end: u64, now_s: u32) -> bool {
         let Ok(map) = self.map() else { return false };
         let at = |position: u64| self.at(position.clamp(self.start, self.end()));
         self.seen.all((at(from)..at(to), at(end), map.len()), now_s, |range| map.is_resident(range))
     }
 
-    /// Reads the bytes from position `from` of the queue to `to` through the file, after which they are in memory. Waits
-    /// for the disk.
+    /// Reads the bytes from position `from` of the queue to `to` through the file, after which they are in memory.
+    /// Waits for the disk.
     pub(crate) fn fetch(&self, (from, to): (u64, u64)) -> Result<(), StoreError> {
         let at = |position: u64| self.at(position.clamp(self.start, self.end()));
         let mut bytes = vec![0; at(to) - at(from)];
