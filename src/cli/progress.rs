@@ -4,10 +4,11 @@
 //! - nothing of it goes to standard output;
 //! - off a terminal a command tells nothing in its first two seconds, and then one line for every ten percent, unless
 //!   `--progress` says otherwise;
-//! - of a store, the lines of the log are what is told off a terminal; on one a bar stands in their place.
+//! - of a store, the lines of the log are what is told off a terminal; on one a bar stands in their place, other lines
+//!   of the log stand above it, and it is gone before the result is printed.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
 
 /// How long a command that may be a short one tells nothing.
@@ -58,7 +60,7 @@ impl Telling {
     /// Begins to tell of work of which there is so much; none at all if that is not known.
     pub(super) fn begin(self, what: &'static str, all: u64) -> Progress {
         let is_told = self.progress != When::Never && all > 0;
-        let is_terminal = std::io::stderr().is_terminal();
+        let is_terminal = io::stderr().is_terminal();
         let bar = if is_told && is_terminal { bar(all) } else { ProgressBar::hidden() };
         let after = if self.progress == When::Always { Duration::ZERO } else { QUIET };
         let lines = (is_told && !is_terminal).then_some(Lines { all, after, next: STEP_PERCENT });
@@ -116,13 +118,19 @@ fn bar(all: u64) -> ProgressBar {
     ProgressBar::new(all).with_style(style)
 }
 
-/// Shows on a bar what events say of how far a walk is.
+/// Shows on a bar what events say of how far a walk is; clones are of one bar.
+#[derive(Clone)]
 pub(super) struct Percents(ProgressBar);
 
 impl Percents {
     /// A bar for a command that walks over a store, if there is a terminal to draw it on.
     pub(super) fn on_terminal() -> Option<Percents> {
-        std::io::stderr().is_terminal().then(|| Percents(bar(100)))
+        io::stderr().is_terminal().then(|| Percents(bar(100)))
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
+        self.0.finish_and_clear();
     }
 
     /// Whether an event says how far a walk is.
@@ -138,6 +146,30 @@ impl<S: Subscriber> Layer<S> for Percents {
         if let Some(percent) = seen.0 {
             self.0.set_position(percent);
         }
+    }
+}
+
+/// Standard error, above the bar if there is one.
+pub(super) struct AboveBar(pub(super) Option<Percents>);
+
+impl<'a> MakeWriter<'a> for AboveBar {
+    type Writer = AboveBar;
+
+    fn make_writer(&'a self) -> AboveBar {
+        AboveBar(self.0.clone())
+    }
+}
+
+impl Write for AboveBar {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.0 {
+            Some(Percents(bar)) => bar.suspend(|| io::stderr().write(bytes)),
+            None => io::stderr().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 

@@ -19,6 +19,7 @@ use troupemq_store::{StoreConfig, StoreError, SystemClock};
 use self::dump::Dump;
 use super::Failure;
 use super::output::Output;
+use super::progress::Percents;
 use super::settings::Settings;
 use super::table::Form;
 
@@ -94,12 +95,16 @@ impl Folder {
 }
 
 impl Store {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(super) fn run(self, bar: Option<&Percents>) -> Result<(), Failure> {
         let mut out = Output::new();
         match self {
-            Store::Check(folder) => check(&folder, &mut out)?,
+            Store::Check(folder) => check(&folder, bar, &mut out)?,
             Store::Rebuild(folder) => {
-                let report = rebuild(folder.config()?, Arc::new(SystemClock::new())).map_err(failure)?;
+                let rebuilt = rebuild(folder.config()?, Arc::new(SystemClock::new()));
+                if let Some(bar) = bar {
+                    bar.clear();
+                }
+                let report = rebuilt.map_err(failure)?;
                 let rebuilt = Rebuilt { records: report.replayed, log_end: report.log_end };
                 say(folder.form, &mut out, &rebuilt, || {
                     format!("{} records read, the log ends at {}", rebuilt.records, rebuilt.log_end)
@@ -111,10 +116,14 @@ impl Store {
     }
 }
 
-fn check(folder: &Folder, out: &mut Output) -> Result<(), Failure> {
+fn check(folder: &Folder, bar: Option<&Percents>, out: &mut Output) -> Result<(), Failure> {
     let mut findings: Vec<Finding> = Vec::new();
     let view = folder.view()?;
-    let summary = view.check(&mut |finding| findings.push(finding)).map_err(failure)?;
+    let summary = view.check(&mut |finding| findings.push(finding));
+    if let Some(bar) = bar {
+        bar.clear();
+    }
+    let summary = summary.map_err(failure)?;
     let held = Held {
         records: summary.records,
         queues: summary.queues,

@@ -220,9 +220,7 @@ impl StoreView {
         let mut progress = self.progress();
         let visit = |record: &RecordView<'_>| {
             let log_offset = record.log_offset().cast_unsigned();
-            if let Some(percent) = progress.at(log_offset) {
-                tracing::info!(percent, log_offset, "queues and index are compared with the log");
-            }
+            progress.tell(log_offset, "queues and index are compared with the log");
             if summary.records == 0 {
                 summary.first_store_ms = record.store_timestamp_ms();
             }

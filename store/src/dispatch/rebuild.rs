@@ -102,12 +102,9 @@ impl DispatchWriter {
         let is_whole = log.start <= reader.min_offset();
         let mut records = 0;
         let mut progress = Progress::over(log.clone());
-        let to = log.end;
         reader.walk_looking(Look::Crc, log, |record| {
             let log_offset = record.log_offset().cast_unsigned();
-            if let Some(percent) = progress.at(log_offset) {
-                tracing::info!(percent, log_offset, to, "queues and index are completed from the log");
-            }
+            progress.tell(log_offset, "queues and index are completed from the log");
             records += 1;
             self.take(record, is_whole)
         })?;
