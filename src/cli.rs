@@ -9,6 +9,7 @@ mod cluster;
 mod completions;
 mod config;
 mod consume;
+mod credentials;
 mod dlq;
 mod doctor;
 mod group;
@@ -95,6 +96,9 @@ struct Cluster {
     /// Speak TLS, and trust whom `system` trusts, a PEM file's authorities, or (`insecure`) anybody
     #[arg(long, value_name = "system|insecure|FILE")]
     tls: Option<Trust>,
+    /// Sign every request with the accessKey and secretKey of this file, such as RocketMQ's tools.yml
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
 }
 
 /// What every command that looks something up or changes it is told.
@@ -137,6 +141,8 @@ enum Failure {
     Io { what: &'static str, cause: std::io::Error },
     #[error(transparent)]
     Settings(#[from] settings::SettingsError),
+    #[error(transparent)]
+    Credentials(#[from] credentials::CredentialsError),
     #[error("{0}")]
     NotFound(String),
     #[error("{0}")]
@@ -163,7 +169,7 @@ impl Failure {
 }
 
 impl Cluster {
-    async fn connect(&self) -> Result<Client, ClientError> {
+    async fn connect(&self) -> Result<Client, Failure> {
         let builder = if self.namesrv.starts_with("http://") {
             Client::builder().name_server_list(&self.namesrv)
         } else {
@@ -175,7 +181,11 @@ impl Cluster {
             Some(Trust::Anybody) => builder.tls(Tls::new().insecure()),
             Some(Trust::File(path)) => builder.tls(Tls::new().ca_file(path)),
         };
-        builder.connect().await
+        let builder = match &self.credentials {
+            None => builder,
+            Some(file) => credentials::Credentials::read(file)?.sign(builder),
+        };
+        Ok(builder.connect().await?)
     }
 }
 
@@ -184,7 +194,7 @@ pub(crate) fn run() -> ExitCode {
     let line = CommandLine::parse();
     let walks_over_a_store = matches!(line.command, Some(Task::Store(_)));
     let bar = walks_over_a_store.then(progress::Percents::on_terminal).flatten();
-    if let Err(why) = logs::start(&line.log, bar) {
+    if let Err(why) = logs::start(&line.log, bar.as_ref()) {
         return failed(&Failure::Other(why));
     }
     if line.command.is_some() && line.serve != serve::Both::default() {
@@ -197,7 +207,7 @@ pub(crate) fn run() -> ExitCode {
         Some(Task::Bench(task)) => on_tokio(task.run()),
         Some(Task::NameServer(task)) => on_tokio(task.run()),
         Some(Task::Broker(task)) => on_tokio(task.run()),
-        Some(Task::Store(task)) => task.run(),
+        Some(Task::Store(task)) => task.run(bar.as_ref()),
         Some(Task::Topic(task)) => on_tokio(task.run()),
         Some(Task::Group(task)) => on_tokio(task.run()),
         Some(Task::Offset(task)) => on_tokio(task.run()),
@@ -227,4 +237,136 @@ fn on_tokio(task: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let io = |cause| Failure::Io { what: "cannot start the runtime", cause };
     runtime.map_err(io)?.block_on(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    const README: &str = include_str!("../README.md");
+    const PAGES: [(&str, &str); 6] = [
+        ("README.md", README),
+        ("client.md", include_str!("../docs/client.md")),
+        ("daemon.md", include_str!("../docs/daemon.md")),
+        ("embedding.md", include_str!("../docs/embedding.md")),
+        ("migration.md", include_str!("../docs/migration.md")),
+        ("mqadmin.md", include_str!("../docs/mqadmin.md")),
+    ];
+
+    /// The arguments of a command that a page shows; `None` of another program's.
+    fn arguments(line: &str) -> Option<&str> {
+        let line = line.rsplit(" | ").next().unwrap_or(line);
+        let line = line.split(" #").next().unwrap_or(line).split(" > ").next().unwrap_or(line).trim();
+        let ours = line.strip_prefix("troupemq").or_else(|| line.strip_prefix("cargo run --release"))?;
+        let ours = ours.strip_prefix(" --").filter(|rest| rest.starts_with(' ')).unwrap_or(ours);
+        (ours.is_empty() || ours.starts_with(' ')).then(|| ours.trim())
+    }
+
+    fn parsed(arguments: &str) -> Result<CommandLine, clap::Error> {
+        let mut words = vec![String::from("troupemq")];
+        // A text in quotation marks is one argument.
+        for (at, part) in arguments.split('"').enumerate() {
+            match at % 2 {
+                0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                _ => words.push(part.to_owned()),
+            }
+        }
+        CommandLine::try_parse_from(words)
+    }
+
+    #[test]
+    fn every_command_of_a_block_of_a_page_is_one_of_this_program() {
+        let mut seen = 0;
+        for (page, text) in PAGES {
+            let text = text.replace("\\\n", " ");
+            let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+            for arguments in blocks.flat_map(str::lines).filter_map(arguments) {
+                parsed(arguments).unwrap_or_else(|error| panic!("{page}: troupemq {arguments}: {error}"));
+                seen += 1;
+            }
+        }
+        assert!(seen > 20, "{seen}");
+    }
+
+    #[test]
+    fn every_command_within_a_text_is_one_of_this_program() {
+        let mut seen = 0;
+        for (page, text) in PAGES {
+            let prose: Vec<_> = text.split("```").step_by(2).collect();
+            for span in prose.iter().flat_map(|part| part.split('`').skip(1).step_by(2)) {
+                // An alternative in a table, an omission, something optional.
+                let span = span.replace("\\|", "|").replace('…', "").replace(['[', ']'], "");
+                let Some(all) =
+                    arguments(&span).filter(|all| !all.starts_with("COMMAND") && !all.starts_with('='))
+                else {
+                    continue;
+                };
+                for one in each_alternative(all) {
+                    assert!(is_known(&one), "{page}: troupemq {one}");
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 20, "{seen}");
+    }
+
+    /// The commands that `topic|group list|show` stands for.
+    fn each_alternative(arguments: &str) -> Vec<String> {
+        let mut words = arguments.splitn(3, ' ');
+        let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let rest = words.next().unwrap_or("").replace("sync|async", "sync");
+        let pairs = first.split('|').flat_map(|first| second.split('|').map(move |second| (first, second)));
+        pairs.map(|(first, second)| format!("{first} {second} {rest}")).collect()
+    }
+
+    /// Whether it is a command, be it one that wants more to be said.
+    fn is_known(arguments: &str) -> bool {
+        use ErrorKind::{
+            DisplayHelpOnMissingArgumentOrSubcommand, MissingRequiredArgument, MissingSubcommand,
+        };
+        let short = [DisplayHelpOnMissingArgumentOrSubcommand, MissingRequiredArgument, MissingSubcommand];
+        match parsed(arguments) {
+            Ok(_) => true,
+            Err(error) => short.contains(&error.kind()) || !error.use_stderr(),
+        }
+    }
+
+    #[test]
+    fn the_table_of_readme_names_every_command_and_only_flags_it_has() {
+        let (_, table) = README.split_once("| command | what it does |").expect("there is a table");
+        let rows: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+        let line = CommandLine::command();
+        for command in line.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help") {
+            let is_named = |row: &&str| {
+                let span = row.split('`').nth(1).unwrap_or_default().replace("\\|", " ");
+                span.split([' ', '|']).any(|word| word == command)
+            };
+            assert!(rows.iter().any(is_named), "{command} is not in the table");
+        }
+        for row in rows {
+            let named = row.split('`').nth(1).unwrap_or_default().replace("\\|", "|");
+            let mut words = named.split_whitespace().skip(1);
+            let Some(first) = words.next() else { continue };
+            let Some(mut command) = line.find_subcommand(first.split('|').next().unwrap_or(first)) else {
+                continue;
+            };
+            if let Some(below) =
+                words.next().and_then(|word| command.find_subcommand(word.split('|').next()?))
+            {
+                command = below;
+            }
+            for flag in row.split(['`', ' ', ';', '=']).filter_map(|word| word.strip_prefix("--")) {
+                let has = |command: &clap::Command| {
+                    command.get_arguments().any(|known| known.get_long() == Some(flag))
+                        || command
+                            .get_subcommands()
+                            .any(|below| below.get_arguments().any(|known| known.get_long() == Some(flag)))
+                };
+                assert!(has(command), "{row}: {} has no --{flag}", command.get_name());
+            }
+        }
+    }
 }

@@ -202,7 +202,7 @@ const READING_MIN: Duration = Duration::from_millis(10);
 const READING_MAX: Duration = Duration::from_secs(86_400);
 
 impl ClientBuilder {
-    /// The name servers: `host:port`, several separated by `;`.
+    /// The name servers: `host:port`, several separated by `;`; more calls add further ones. RocketMQ: `namesrvAddr`.
     pub fn name_servers(mut self, addresses: &str) -> ClientBuilder {
         self.name_servers.extend(name_servers::split(addresses).map(str::to_owned));
         self
@@ -223,13 +223,14 @@ impl ClientBuilder {
         self
     }
 
-    /// What tells this client from others of the same machine in its client id. Default: process id and time.
+    /// What tells this client from others of the same machine in its client id. Default: process id and time. RocketMQ:
+    /// `instanceName`.
     pub fn instance(mut self, name: &str) -> ClientBuilder {
         self.instance = Some(name.to_owned());
         self
     }
 
-    /// Signs every request with a user's secret.
+    /// Signs every request with a user's secret. RocketMQ: `AclClientRPCHook` with an access key and its secret key.
     pub fn credentials(mut self, user: &str, secret: &str) -> ClientBuilder {
         self.credentials = Some(Credentials { user: user.into(), secret: secret.into(), token: None });
         self
@@ -243,13 +244,14 @@ impl ClientBuilder {
         self
     }
 
-    /// How long an answer is waited for. Default: 3 s.
+    /// How long an answer is waited for; sends have a limit of their own. Default: 3 s. RocketMQ: `mqClientApiTimeout`.
     pub fn request_timeout(mut self, within: Duration) -> ClientBuilder {
         self.request_timeout = within;
         self
     }
 
-    /// How long a connection may take. Default: 3 s.
+    /// How long a connection may take, TLS included. Default: 3 s. RocketMQ:
+    /// `com.rocketmq.remoting.client.connect.timeout`.
     pub fn connect_timeout(mut self, within: Duration) -> ClientBuilder {
         self.connect_timeout = within;
         self

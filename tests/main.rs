@@ -4,6 +4,8 @@
 //! - every test has its own folder and ports the system chose; none sleeps, each wait ends with what it waits for.
 #[path = "end_to_end/admin.rs"]
 mod admin;
+#[path = "end_to_end/as_written.rs"]
+mod as_written;
 #[path = "end_to_end/bad_input.rs"]
 mod bad_input;
 #[path = "end_to_end/client.rs"]
@@ -43,6 +45,8 @@ mod idle;
 mod life;
 #[path = "end_to_end/listener.rs"]
 mod listener;
+#[path = "end_to_end/middle.rs"]
+mod middle;
 #[path = "end_to_end/name_server_list.rs"]
 mod name_server_list;
 #[path = "end_to_end/progress.rs"]
@@ -51,5 +55,7 @@ mod progress;
 mod proxy;
 #[path = "end_to_end/store.rs"]
 mod store;
+#[path = "end_to_end/terminal.rs"]
+mod terminal;
 #[path = "end_to_end/waiting.rs"]
 mod waiting;

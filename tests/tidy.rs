@@ -376,17 +376,6 @@ fn end_to_end_tests_are_one_binary() {
 }
 
 #[test]
-fn the_program_of_the_readme_is_one_that_is_compiled() {
-    let readme = fs::read_to_string(root().join("README.md")).expect("there is a README");
-    let (_, rest) = readme.split_once("```rust\n").expect("it has a program");
-    let (program, _) = rest.split_once("```").expect("the program ends");
-    let guides = fs::read_to_string(root().join("src/guides.rs")).expect("there are guides");
-    let documented: String =
-        program.lines().map(|line| format!("{}\n", format!("/// {line}").trim_end())).collect();
-    assert!(guides.contains(&documented), "src/guides.rs has another program than README.md:\n{documented}");
-}
-
-#[test]
 fn an_example_fits_on_two_screens() {
     let examples = sources().into_iter().filter(|source| source.path.starts_with("examples/"));
     let lengths: Vec<_> = examples.map(|source| (source.text.lines().count(), source.path)).collect();

@@ -26,8 +26,8 @@ use tokio::time::{Instant, interval};
 use troupemq::Client;
 use troupemq_codec::HeaderForm;
 
-use super::Failure;
 use super::output::Output;
+use super::{Cluster, Failure};
 use drive::{Driver, Outcome, Plan, Shot};
 use report::Report;
 
@@ -45,7 +45,7 @@ pub(super) enum Bench {
 /// How the load looks.
 #[derive(Debug, Args)]
 pub(super) struct Load {
-    /// Name servers, separated by `;`
+    /// Name servers, separated by `;`, or the `http://` address of their list
     #[arg(long, short = 'n', value_name = "ADDRS", default_value = "127.0.0.1:9876")]
     namesrv: String,
     /// Topic; it is made if it does not exist
@@ -148,7 +148,8 @@ impl Steady {
 
 impl Load {
     async fn connect(&self) -> Result<Client, Failure> {
-        Ok(Client::builder().name_servers(&self.namesrv).connect().await?)
+        let cluster = Cluster { namesrv: self.namesrv.clone(), tls: None, credentials: None };
+        cluster.connect().await
     }
 
     /// Runs the load once, at a rate of requests a second; 0 is as fast as they are answered.
@@ -247,6 +248,15 @@ impl Load {
     fn pace(&self, rate: u64) -> Option<Duration> {
         let connections = u64::try_from(self.connections.max(1)).expect("a count of connections fits");
         (rate > 0).then(|| Duration::from_nanos(1_000_000_000 * connections / rate))
+    }
+
+    /// What the load looks like, for people.
+    fn said(&self) -> String {
+        let (connections, depth, size, seconds) = (self.connections, self.depth, self.size, self.seconds);
+        format!(
+            "{connections} connections with up to {depth} requests in flight each, bodies of {size} bytes, \
+             {seconds} s for each step"
+        )
     }
 
     fn bar(&self) -> ProgressBar {

@@ -201,6 +201,56 @@ mod tests {
     }
 
     #[test]
+    fn every_key_is_explained_with_table_value_unit_and_default() {
+        let settings = Settings::default();
+        const UNITS: [&str; 32] = [
+            "ytes",
+            "in ms",
+            " ms.",
+            "in s.",
+            " s.",
+            " h.",
+            "Hours",
+            "per cent",
+            "%",
+            "microseconds",
+            "epoch ms",
+            "Slots",
+            "slots",
+            "Queues",
+            "queues",
+            "Messages",
+            "messages",
+            "Members",
+            "Times",
+            "Pulls",
+            "Groups",
+            "Transactions",
+            "segments",
+            "Entries",
+            "Light queues",
+            "Threads",
+            "Requests",
+            "6 is both",
+            "0 is the master",
+            "1,000 ms",
+            "Units",
+            "units",
+        ];
+        for key in keys() {
+            let said = explained(&setting(&settings, &key));
+            let (first, about) = said.split_once('\n').expect("a line for the value, then its documentation");
+            assert!(first.starts_with(&format!("[{}] {} = ", key.part.table(), key.name)), "{first}");
+            assert!(first.contains("# from the default; "), "{first}");
+            let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(about.contains("Default: ") && about.ends_with('.'), "{}: {about}", key.name);
+            let has_unit = UNITS.iter().any(|unit| about.contains(unit));
+            assert!(!key.default.is_number() || has_unit, "{} has no unit: {about}", key.name);
+            assert!(!about.contains("..=") && !about.contains(" then."), "{}: {about}", key.name);
+        }
+    }
+
+    #[test]
     fn the_file_documents_every_key_in_its_table() {
         let settings = Settings::default();
         let all: Vec<_> = keys().iter().map(|key| setting(&settings, key)).collect();

@@ -2,16 +2,18 @@
 //!
 //! Invariants:
 //! - a message is acknowledged only after its line was written;
-//! - the command leaves its group in order, also on an interrupt.
+//! - the command leaves its group in order, also when it is interrupted or terminated.
 
 use std::time::Duration;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use troupemq::{Deliveries, Delivery, Received};
 
 use super::output::Output;
 use super::show::Shown;
+use super::when::Moment;
 use super::{Cluster, Failure};
 
 /// Receive messages: each becomes a line of standard output
@@ -28,7 +30,7 @@ pub(super) struct Consume {
     /// Consumer group; its progress is kept by the brokers
     #[arg(long, default_value = "troupemq-consume")]
     group: String,
-    /// Where a new group begins: first, last, or a time in epoch ms
+    /// Where a new group begins: first, last, or a time: epoch ms, now, or a span back such as 2h
     #[arg(long, value_name = "WHERE", default_value = "first")]
     from: From,
     /// Stop after this many messages
@@ -61,9 +63,12 @@ impl std::str::FromStr for From {
 
     fn from_str(text: &str) -> Result<From, String> {
         match text {
-            "first" => Ok(From::First),
-            "last" => Ok(From::Last),
-            _ => text.parse().map(From::Time).map_err(|_| "first, last or epoch ms is wanted".to_owned()),
+            "first" | "earliest" => Ok(From::First),
+            "last" | "latest" => Ok(From::Last),
+            _ => text
+                .parse()
+                .map(|Moment(epoch_ms)| From::Time(epoch_ms))
+                .map_err(|why| format!("neither first nor last, and {why}")),
         }
     }
 }
@@ -83,7 +88,7 @@ impl Consume {
         let mut deliveries = consumer.stream().await?;
         let outcome = tokio::select! {
             outcome = self.print(&mut deliveries) => outcome,
-            () = interrupted() => Ok(()),
+            () = told_to_end() => Ok(()),
         };
         deliveries.shutdown().await;
         client.shutdown().await;
@@ -141,9 +146,17 @@ async fn settle(output: &mut Output, unsettled: &mut Vec<Delivery>) -> Result<()
     Ok(())
 }
 
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
+/// Ctrl-C, or what `kill` and containers send.
+async fn told_to_end() {
+    let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    match (interrupt, terminate) {
+        (Ok(mut interrupt), Ok(mut terminate)) => {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        }
         // Without a handler the signal ends the program by itself.
-        std::future::pending::<()>().await;
+        _ => std::future::pending().await,
     }
 }

@@ -32,6 +32,9 @@ pub(super) struct Doctor {
     /// The address clients are told, IP or IP:PORT [default: as configured]
     #[arg(long, value_name = "ADDR")]
     advertise: Option<String>,
+    /// Explain the good values too
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -89,7 +92,8 @@ impl Doctor {
         let machine = machine::read(&dir, settings.ports.listen, address);
         let findings = advice::judge(&machine, &settings.store);
         self.form.print(&findings)?;
-        for finding in findings.iter().filter(|finding| finding.verdict != Verdict::Good) {
+        let is_explained = |finding: &&Finding| self.all || finding.verdict != Verdict::Good;
+        for finding in findings.iter().filter(is_explained) {
             self.form.done(&format!(
                 "\n{}: {}\n  {}\n  {}",
                 finding.what, finding.advice, finding.why, finding.command

@@ -75,8 +75,8 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Target, String> {
         match text {
-            "earliest" => return Ok(Target(ResetTo::Earliest)),
-            "latest" => return Ok(Target(ResetTo::Latest)),
+            "earliest" | "first" => return Ok(Target(ResetTo::Earliest)),
+            "latest" | "last" => return Ok(Target(ResetTo::Latest)),
             _ => {}
         }
         if let Some((queue, offset)) = text.split_once(':') {
@@ -147,7 +147,8 @@ mod tests {
         assert_eq!(to("3:17"), Ok(ResetTo::Offset { queue_id: 3, queue_offset: 17 }));
         assert_eq!(to("1700000000000"), Ok(ResetTo::Time(1_700_000_000_000)));
         assert!(matches!(to("15m"), Ok(ResetTo::Time(_))));
-        for text in ["", "first", "-1:3", "3:-1", "3:x"] {
+        assert_eq!(to("first"), to("earliest"));
+        for text in ["", "begin", "-1:3", "3:-1", "3:x"] {
             assert!(to(text).is_err(), "{text}");
         }
     }

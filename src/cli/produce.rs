@@ -33,7 +33,7 @@ pub(super) struct Produce {
     key: Vec<String>,
     /// Property of every message; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
-    property: Vec<String>,
+    property: Vec<Property>,
     /// Send to the queue this ordering key falls on
     #[arg(long, value_name = "KEY")]
     ordering_key: Option<String>,
@@ -62,6 +62,19 @@ pub(super) struct Produce {
     telling: Telling,
     /// Body of the message; without it the lines of standard input are sent
     text: Option<String>,
+}
+
+/// A property and its value.
+#[derive(Debug, Clone)]
+struct Property(String, String);
+
+impl std::str::FromStr for Property {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Property, Self::Err> {
+        let (name, value) = text.split_once('=').ok_or("NAME=VALUE is wanted")?;
+        Ok(Property(name.to_owned(), value.to_owned()))
+    }
 }
 
 /// What is told about a message that was sent.
@@ -122,7 +135,7 @@ impl Produce {
             if tally.failed.is_some() {
                 break;
             }
-            let sending = send(producer.clone(), self.message(body)?, self.ordering_key.clone());
+            let sending = send(producer.clone(), self.message(body), self.ordering_key.clone());
             in_flight.spawn(async move { (number, sending.await) });
         }
         while !in_flight.is_empty() {
@@ -158,7 +171,7 @@ impl Produce {
         }
     }
 
-    fn message(&self, body: String) -> Result<Message, Failure> {
+    fn message(&self, body: String) -> Message {
         let mut message = Message::new(self.topic.as_str(), body);
         if let Some(tag) = &self.tag {
             message = message.tag(tag);
@@ -166,9 +179,7 @@ impl Produce {
         for key in &self.key {
             message = message.key(key);
         }
-        for pair in &self.property {
-            let wrong = || Failure::Other(format!("--property {pair}: NAME=VALUE is wanted"));
-            let (name, value) = pair.split_once('=').ok_or_else(wrong)?;
+        for Property(name, value) in &self.property {
             message = message.with_property(name, value);
         }
         if let Some(level) = self.delay_level {
@@ -177,7 +188,7 @@ impl Produce {
         if let Some(ms) = self.delay_ms {
             message = message.deliver_after(Duration::from_millis(ms));
         }
-        Ok(message)
+        message
     }
 
     fn report(

@@ -256,14 +256,22 @@ fn greet(node: &NodeHandle, store: Option<&str>) {
         Some(port) => format!(" -n 127.0.0.1:{port}"),
         None => " -n NAMESRV:9876".to_owned(),
     };
+    let program = program();
     let lines = format!(
         "{}\n\
-         try:  echo hello | troupemq produce{namesrv} --topic demo\n\
-         then: troupemq consume{namesrv} --topic demo --from first\n",
+         try:  echo hello | {program} produce{namesrv} --topic demo\n\
+         then: {program} consume{namesrv} --topic demo\n",
         parts.join("; ")
     );
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
         tracing::warn!(%error, "the greeting could not be printed");
     }
+}
+
+/// How this program was called, so that what the greeting says can be copied to another terminal of the same folder.
+fn program() -> String {
+    let called =
+        std::env::args().next().filter(|name| !name.is_empty() && !name.contains(char::is_whitespace));
+    called.unwrap_or_else(|| "troupemq".to_owned())
 }

@@ -2,9 +2,10 @@
 //!
 //! Invariants:
 //! - topics of the system, of retries and of dead letters are shown only when asked for;
-//! - `update` changes what was named and nothing else.
+//! - `update` changes what was named and nothing else;
+//! - `show --json` is one object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -71,8 +72,24 @@ pub(super) struct Change {
     #[arg(long, value_name = "BOOL")]
     order: Option<bool>,
     /// An attribute with a sign, such as +message.type=FIFO or -message.type
-    #[arg(long, value_name = "SIGN NAME=VALUE", allow_hyphen_values = true)]
-    attribute: Vec<String>,
+    #[arg(long, value_name = "+NAME=VALUE|-NAME", allow_hyphen_values = true)]
+    attribute: Vec<Attribute>,
+}
+
+/// An attribute with its sign, and its new value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Attribute(Text, Text);
+
+impl std::str::FromStr for Attribute {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Attribute, String> {
+        match text.split_once('=') {
+            Some((name, value)) if name.starts_with('+') => Ok(Attribute(name.into(), value.into())),
+            None if text.starts_with('-') => Ok(Attribute(text.into(), Text::default())),
+            _ => Err("neither +name=value nor -name".to_owned()),
+        }
+    }
 }
 
 /// Bits of a permission.
@@ -143,6 +160,16 @@ impl Row for QueueLine {
     }
 }
 
+/// All of a topic as one object.
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    topic: &'a str,
+    /// How each broker has it.
+    brokers: &'a BTreeMap<Text, TopicConfig>,
+    readers: &'a BTreeSet<Text>,
+    queues: Vec<QueueLine>,
+}
+
 impl Topic {
     pub(super) async fn run(self) -> Result<(), Failure> {
         match self {
@@ -204,9 +231,13 @@ impl One {
                 last_update_timestamp: offset.last_update_timestamp,
             })
             .collect();
-        self.asked.form.print(&rows)?;
         let configs = admin.topic_configs(&self.topic).await?;
         let readers = admin.readers(&self.topic).await?;
+        if self.asked.form.is_json() {
+            let shown = Shown { topic: &self.topic, brokers: &configs, readers: &readers, queues: rows };
+            return self.asked.form.print_one(&shown, |_| String::new());
+        }
+        self.asked.form.print(&rows)?;
         for (broker, config) in configs {
             self.asked.form.done(&config_line(&broker, &config))?;
         }
@@ -226,7 +257,7 @@ impl One {
     }
 
     async fn connect(&self) -> Result<Client, Failure> {
-        Ok(self.asked.cluster.connect().await?)
+        self.asked.cluster.connect().await
     }
 }
 
@@ -275,18 +306,9 @@ impl Change {
         config.perm = self.perm.map_or(config.perm, |Perm(bits)| bits);
         config.order = self.order.unwrap_or(config.order);
         // Brokers take changes of attributes, not the whole of them.
-        config.attributes =
-            self.attribute.iter().map(|text| attribute(text)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let attributes = self.attribute.iter().map(|Attribute(name, value)| (name.clone(), value.clone()));
+        config.attributes = attributes.collect();
         Ok(admin.save_topic(&config).await?)
-    }
-}
-
-fn attribute(text: &str) -> Result<(Text, Text), Failure> {
-    let wrong = || Failure::Usage(format!("{text:?} is neither +name=value nor -name"));
-    match text.split_once('=') {
-        Some((name, value)) if name.starts_with('+') => Ok((name.into(), value.into())),
-        None if text.starts_with('-') => Ok((text.into(), Text::default())),
-        _ => Err(wrong()),
     }
 }
 
@@ -304,10 +326,11 @@ mod tests {
 
     #[test]
     fn an_attribute_comes_with_its_sign() {
-        assert_eq!(attribute("+a=b").expect("good"), ("+a".into(), "b".into()));
-        assert_eq!(attribute("-a").expect("good"), ("-a".into(), Text::default()));
+        let parsed = |text: &str| text.parse::<Attribute>();
+        assert_eq!(parsed("+a=b"), Ok(Attribute("+a".into(), "b".into())));
+        assert_eq!(parsed("-a"), Ok(Attribute("-a".into(), Text::default())));
         for text in ["a=b", "+a", "-a=b", ""] {
-            assert!(attribute(text).is_err(), "{text}");
+            assert!(parsed(text).is_err(), "{text}");
         }
     }
 }

@@ -142,7 +142,7 @@ impl Admin {
         Ok(table.table)
     }
 
-    /// The settings of a broker, `key=value` a line.
+    /// The settings of a broker, `key=value` a line (`mqadmin getBrokerConfig`).
     ///
     /// # Errors
     /// The broker cannot be reached or refuses.
@@ -151,7 +151,7 @@ impl Admin {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// Changes one setting of a running broker.
+    /// Changes one setting of a running broker (`mqadmin updateBrokerConfig`).
     ///
     /// # Errors
     /// The broker refuses: the key cannot change while it runs, or the value is out of its bounds.
@@ -172,7 +172,7 @@ impl Admin {
 
     // ---- topics
 
-    /// The names of all topics, those of the system and of retries included, sorted.
+    /// The names of all topics, those of the system and of retries included, sorted (`mqadmin topicList`).
     ///
     /// # Errors
     /// No name server answers.
@@ -182,7 +182,7 @@ impl Admin {
         Ok(list.topic_list)
     }
 
-    /// Which brokers have a topic, with how many queues.
+    /// Which brokers have a topic, with how many queues (`mqadmin topicRoute`).
     ///
     /// # Errors
     /// [`ClientError::NoRoute`] if no name server knows the topic.
@@ -215,7 +215,7 @@ impl Admin {
         Ok(configs)
     }
 
-    /// First and next offset of every queue of a topic.
+    /// First and next offset of every queue of a topic (`mqadmin topicStatus`).
     ///
     /// # Errors
     /// [`ClientError::NoRoute`] if no name server knows the topic.
@@ -313,7 +313,7 @@ impl Admin {
         Ok(groups)
     }
 
-    /// Makes a group on every master, or changes it there.
+    /// Makes a group on every master, or changes it there (`mqadmin updateSubGroup`).
     ///
     /// # Errors
     /// What the first broker that refuses says.
@@ -337,7 +337,7 @@ impl Admin {
         Ok(())
     }
 
-    /// Who is online in a group; nobody if no broker knows a member.
+    /// Who is online in a group; nobody if no broker knows a member (`mqadmin consumerConnection`).
     ///
     /// # Errors
     /// A broker cannot be reached, or refuses for another reason than that nobody is online.
@@ -359,7 +359,7 @@ impl Admin {
         Ok(all)
     }
 
-    /// How far a group has come in every queue that it reads, of one topic if it is given.
+    /// How far a group has come in every queue that it reads, of one topic if it is given (`mqadmin consumerProgress`).
     ///
     /// # Errors
     /// A broker cannot be reached or refuses.
@@ -377,7 +377,8 @@ impl Admin {
 
     // ---- offsets
 
-    /// Sets where a group goes on in a topic, online or not; tells the new offset of each queue.
+    /// Sets where a group goes on in a topic, online or not; tells the new offset of each queue
+    /// (`mqadmin resetOffsetByTime`).
     ///
     /// # Errors
     /// [`ClientError::NoRoute`] without the topic, or what the first broker that refuses says.
@@ -409,7 +410,7 @@ impl Admin {
         Ok(all)
     }
 
-    /// Copies the offsets of a group to another, of all topics if none is given.
+    /// Copies the offsets of a group to another, of all topics if none is given (`mqadmin cloneGroupOffset`).
     ///
     /// # Errors
     /// What the first broker that refuses says.
@@ -429,7 +430,8 @@ impl Admin {
 
     // ---- messages
 
-    /// The message with an id: the offset id that names its place, or the id its producer gave it.
+    /// The message with an id: the offset id that names its place, or the id its producer gave it (`mqadmin
+    /// queryMsgById`, `queryMsgByUniqueKey`).
     ///
     /// # Errors
     /// [`ClientError::NoRoute`] without the topic; a broker cannot be reached.

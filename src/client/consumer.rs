@@ -46,9 +46,10 @@ use lane::{Lane, Note};
 use member::Member;
 use offset_file::OffsetFile;
 
-/// Messages of one queue that may be out unsettled.
+/// Messages of one queue that may be out unsettled. RocketMQ: `pullThresholdForQueue`.
 pub const UNSETTLED_MAX: usize = 1024;
 /// Offsets between the first message of a queue that is out and the last that was handed out, at which pulls stop.
+/// RocketMQ: `consumeConcurrentlyMaxSpan`.
 pub const SPAN_MAX: i64 = 2000;
 /// Bytes of messages of one queue that may be out unsettled.
 const UNSETTLED_MAX_BYTES: usize = 64 << 20;
@@ -158,7 +159,8 @@ impl ConsumerBuilder {
         ConsumerBuilder { client, settings, concurrency: CONCURRENCY, tries_max: TRIES_MAX }
     }
 
-    /// Adds a topic. The expression names tags with `||` between them; `*` is everything.
+    /// Adds a topic. The expression names tags with `||` between them; `*` is everything. RocketMQ:
+    /// `MessageSelector.byTag`.
     pub fn subscribe(mut self, topic: &str, expression: &str) -> ConsumerBuilder {
         self.settings.subscriptions.push(Subscription::new(topic, expression));
         self
@@ -171,39 +173,42 @@ impl ConsumerBuilder {
         self
     }
 
-    /// A new group begins with the first message there is.
+    /// A new group begins with the first message there is. RocketMQ: `CONSUME_FROM_FIRST_OFFSET`.
     pub fn from_first(mut self) -> ConsumerBuilder {
         self.settings.start = StartAt::First;
         self
     }
 
-    /// A new group begins with what arrives from now on; this is the default.
+    /// A new group begins with what arrives from now on; this is the default. RocketMQ: `CONSUME_FROM_LAST_OFFSET`.
     pub fn from_last(mut self) -> ConsumerBuilder {
         self.settings.start = StartAt::Last;
         self
     }
 
-    /// A new group begins with the first message stored at a time or later: epoch ms.
+    /// A new group begins with the first message stored at a time or later: epoch ms. RocketMQ:
+    /// `CONSUME_FROM_TIMESTAMP`.
     pub fn from_time(mut self, epoch_ms: i64) -> ConsumerBuilder {
         self.settings.start = StartAt::Time(epoch_ms);
         self
     }
 
     /// Every member gets all messages, each once: one that fails is logged and does not come again. Progress is not
-    /// kept, each start begins anew, unless it has an [`ConsumerBuilder::offset_file`].
+    /// kept, each start begins anew, unless it has an [`ConsumerBuilder::offset_file`]. RocketMQ:
+    /// `MessageModel.BROADCASTING`.
     pub fn broadcast(mut self) -> ConsumerBuilder {
         self.settings.broadcast = true;
         self
     }
 
-    /// Where a broadcasting consumer keeps how far it has come; no two consumers may share a file.
+    /// Where a broadcasting consumer keeps how far it has come; no two consumers may share a file. Its form is that of
+    /// Java's `offsets.json`.
     pub fn offset_file(mut self, path: impl Into<PathBuf>) -> ConsumerBuilder {
         self.settings.offset_file = Some(path.into());
         self
     }
 
     /// Consumes the messages of each queue one after the other: no other member has the queue meanwhile, and a message
-    /// that fails holds up those behind it.
+    /// that fails holds up those behind it. RocketMQ: `MessageListenerOrderly`.
     pub fn in_order(mut self) -> ConsumerBuilder {
         self.settings.in_order = true;
         self
@@ -217,20 +222,21 @@ impl ConsumerBuilder {
         self
     }
 
-    /// How many functions of a listener run at a time. Default: 20.
+    /// How many functions of a listener run at a time. Default: 20. RocketMQ: `consumeThreadMax`.
     pub fn concurrency(mut self, functions: usize) -> ConsumerBuilder {
         self.concurrency = functions.max(1);
         self
     }
 
     /// How often a listener that consumes in order gets a message again before it goes to the dead letters. Default:
-    /// 16.
+    /// 16. RocketMQ: `maxReconsumeTimes`; of other consumers the broker counts, by the group's `retryMaxTimes`.
     pub fn tries_max(mut self, times: i32) -> ConsumerBuilder {
         self.tries_max = times.max(0);
         self
     }
 
-    /// Bytes of messages of one queue that may be out unsettled. Default: 64 MiB.
+    /// Bytes of messages of one queue that may be out unsettled. Default: 64 MiB. RocketMQ:
+    /// `pullThresholdSizeForQueue`.
     pub fn unsettled_max_bytes(mut self, bytes: usize) -> ConsumerBuilder {
         self.settings.unsettled_max_bytes = bytes.max(1);
         self
@@ -243,13 +249,14 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Most messages asked for at once. Default: 32, which is also what brokers give at most.
+    /// Most messages asked for at once. Default: 32, which is also what brokers give at most. RocketMQ:
+    /// `pullBatchSize`.
     pub fn batch_max(mut self, messages: i32) -> ConsumerBuilder {
         self.settings.batch_max = messages.clamp(1, i32::try_from(UNSETTLED_MAX).unwrap_or(i32::MAX));
         self
     }
 
-    /// How long a broker holds a pull that finds nothing. Default: 15 s.
+    /// How long a broker holds a pull that finds nothing. Default: 15 s. RocketMQ: `brokerSuspendMaxTimeMillis`.
     pub fn hold(mut self, hold: Duration) -> ConsumerBuilder {
         self.settings.hold = hold;
         self
@@ -357,7 +364,8 @@ impl Subscription {
 }
 
 impl Deliveries {
-    /// The next message; `None` after the end of the client.
+    /// The next message; `None` after the end of the client. A refusal of a broker is an `Err`, after which the stream
+    /// goes on. A future of this that is dropped loses no message.
     pub async fn next(&mut self) -> Option<Result<Delivery, ClientError>> {
         Some(self.queue.recv().await?.map(Delivery::begin))
     }
@@ -389,7 +397,8 @@ impl Delivery {
         &self.message
     }
 
-    /// Done with it: the group's progress may pass it.
+    /// Done with it: the group's progress may pass it, and is committed within 5 s or with the end of the consumer.
+    /// RocketMQ: `CONSUME_SUCCESS`.
     ///
     /// # Errors
     /// [`ClientError::ShutDown`] if the consumer has ended: the message will come again.
@@ -400,7 +409,8 @@ impl Delivery {
 
     /// Sends it back: the broker delivers it again to the group after a while. The level is one of the broker's
     /// delay levels; 0 lets it grow with each time, a negative one puts the message among the dead letters. Of a
-    /// broadcast nothing comes again: it is logged and done with.
+    /// broadcast nothing comes again: it is logged and done with. RocketMQ: `RECONSUME_LATER` with
+    /// `delayLevelWhenNextConsume`.
     ///
     /// # Errors
     /// What the broker says; the message is then still not settled and comes again to this consumer after some seconds.

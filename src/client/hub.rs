@@ -190,6 +190,8 @@ impl Hub {
         self.begin_closing();
         // The sender lives as long as the hub.
         let _ = self.members.subscribe().wait_for(|members| *members == 0).await;
+        // Who waits for a reply waits no longer: it could not come any more.
+        self.requesters.give_up();
         let mut flushing = JoinSet::new();
         for collector in self.collectors.iter() {
             flushing.spawn(collector.value().clone().flush());

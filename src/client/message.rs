@@ -52,7 +52,7 @@ impl Message {
         self.with(names::TAGS, tag)
     }
 
-    /// Adds a key under which the message can be found again.
+    /// Adds a key under which the message can be found again (`troupemq message find`, `mqadmin queryMsgByKey`).
     pub fn key(self, key: &str) -> Message {
         match self.property(names::KEYS).map(|keys| format!("{keys}{}{key}", names::KEY_SEPARATOR)) {
             Some(keys) => self.with(names::KEYS, &keys),
@@ -71,22 +71,24 @@ impl Message {
         self.with(name, value)
     }
 
-    /// Delivers the message later, by a delay level of the broker: 1 is 1 s, 2 is 5 s, 3 is 10 s …
+    /// Delivers the message later, by a delay level of the broker: 1 is 1 s, 2 is 5 s, 3 is 10 s … RocketMQ:
+    /// `setDelayTimeLevel`.
     pub fn delay_level(self, level: u8) -> Message {
         self.with(names::DELAY, &level.to_string())
     }
 
-    /// Delivers the message after a time.
+    /// Delivers the message after a time, up to `timerMaxDelaySec` of the broker. RocketMQ: `setDelayTimeMs`.
     pub fn deliver_after(self, delay: Duration) -> Message {
         self.with(names::TIMER_DELAY_MS, &delay.as_millis().to_string())
     }
 
-    /// Delivers the message at a time: epoch ms.
+    /// Delivers the message at a time: epoch ms. RocketMQ: `setDeliverTimeMs`.
     pub fn deliver_at(self, epoch_ms: i64) -> Message {
         self.with(names::TIMER_DELIVER_MS, &epoch_ms.to_string())
     }
 
     /// Whether the answer to the send waits for flush and replication as the broker is configured. Default: yes.
+    /// RocketMQ: `setWaitStoreMsgOK`.
     pub fn wait_stored(self, wait: bool) -> Message {
         self.with(names::WAIT, if wait { "true" } else { "false" })
     }

@@ -108,13 +108,13 @@ pub struct SendReceipt {
 /// How safe a message that was taken is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendStatus {
-    /// Stored as the broker is configured to.
+    /// Stored as the broker is configured to. RocketMQ: `SEND_OK`.
     Stored,
-    /// Stored, but the flush to disk was not done in time.
+    /// Stored, but the flush to disk was not done in time. RocketMQ: `FLUSH_DISK_TIMEOUT`.
     FlushTimedOut,
-    /// Stored, but no slave confirmed in time.
+    /// Stored, but no slave confirmed in time. RocketMQ: `FLUSH_SLAVE_TIMEOUT`.
     SlaveTimedOut,
-    /// Stored, but there is no slave fit to copy it.
+    /// Stored, but there is no slave fit to copy it. RocketMQ: `SLAVE_NOT_AVAILABLE`.
     NoSlave,
 }
 
@@ -131,13 +131,14 @@ impl ProducerBuilder {
         }
     }
 
-    /// How bodies of 4 KiB and more are compressed, and how hard, from 1 to 9. Default: zlib, 5.
+    /// How bodies of 4 KiB and more are compressed, and how hard, from 1 to 9. Default: zlib, 5. RocketMQ:
+    /// `compressType`, `compressLevel`.
     pub fn compression(mut self, by: Compression, level: i32) -> ProducerBuilder {
         self.compression = Some(Compress { by, level, ..self.compression.unwrap_or_default() });
         self
     }
 
-    /// Compresses bodies from this size on. Default: 4 KiB.
+    /// Compresses bodies from this size on, in bytes. Default: 4 KiB. RocketMQ: `compressMsgBodyOverHowmuch`.
     pub fn compress_from(mut self, bytes: usize) -> ProducerBuilder {
         self.compression = Some(Compress { from_bytes: bytes, ..self.compression.unwrap_or_default() });
         self
@@ -149,7 +150,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// Answers brokers that ask what became of a transaction of this group; see [`Producer::begin`].
+    /// Answers brokers that ask what became of a transaction of this group; see [`Producer::begin`]. RocketMQ:
+    /// `TransactionListener.checkLocalTransaction`.
     pub fn checker<F>(mut self, check: impl Fn(Received) -> F + Send + Sync + 'static) -> ProducerBuilder
     where
         F: Future<Output = Decision> + Send + 'static,
@@ -165,13 +167,14 @@ impl ProducerBuilder {
         self
     }
 
-    /// How long a send may take, all tries together. Default: 3 s.
+    /// How long a send may take, all tries together. Default: 3 s. RocketMQ: `sendMsgTimeout`.
     pub fn send_timeout(mut self, within: Duration) -> ProducerBuilder {
         self.send_timeout = within;
         self
     }
 
-    /// How often a send is tried again. Default: 2.
+    /// How often a send that met trouble is tried again, on another broker if there is one. Default: 2. RocketMQ:
+    /// `retryTimesWhenSendFailed`.
     pub fn retries(mut self, times: usize) -> ProducerBuilder {
         self.retries = times;
         self
@@ -217,24 +220,30 @@ impl Drop for State {
 }
 
 impl Producer {
-    /// Sends a message to the queue whose turn it is, and waits until it is stored.
+    /// Sends a message to the queue whose turn it is, and waits until it is stored, as the broker is configured
+    /// ([`SendReceipt::status`]).
     ///
     /// # Errors
-    /// The broker's refusal, or what stood in the way of the last try.
+    /// [`ClientError::IllegalMessage`] before anything is sent, [`ClientError::NoRoute`] if nobody has the topic or
+    /// makes it, [`ClientError::Refused`], or what stood in the way of the last try: after [`ClientError::TimedOut`]
+    /// and [`ClientError::Disconnected`] the message may be stored all the same.
     pub async fn send(&self, message: Message) -> Result<SendReceipt, ClientError> {
         self.send_flagged(&message, 0).await
     }
 
-    /// Sends messages of one topic in one request: they get consecutive places in one queue.
+    /// Sends messages of one topic in one request: they get consecutive places in one queue. RocketMQ: `send` of a
+    /// collection.
     ///
     /// # Errors
-    /// [`ClientError::IllegalMessage`] for no messages or messages of several topics; else as [`Producer::send`].
+    /// [`ClientError::IllegalMessage`] for no messages, messages of several topics, for a later time, or of which only
+    /// some wait until they are stored; else as [`Producer::send`].
     pub async fn send_batch(&self, messages: &[Message]) -> Result<SendReceipt, ClientError> {
         let ready = self.state.ready_batch(messages)?;
         self.send_ready(&ready).await
     }
 
-    /// Sends a message to a queue of the caller's choice; it is tried again on that queue only.
+    /// Sends a message to a queue of the caller's choice; it is tried again on that queue only. RocketMQ: `send` with a
+    /// `MessageQueue`.
     ///
     /// # Errors
     /// As [`Producer::send`].
@@ -257,7 +266,8 @@ impl Producer {
         }
     }
 
-    /// Sends a message to the queue that its ordering key falls on: messages of one key keep their order.
+    /// Sends a message to the queue that its ordering key falls on: messages of one key keep their order. The queue is
+    /// that which Java's `SelectMessageQueueByHash` takes.
     ///
     /// # Errors
     /// As [`Producer::send`].
@@ -276,7 +286,8 @@ impl Producer {
         self.send_to(&queue, message).await
     }
 
-    /// Cancels the delivery of a message that was sent for a later time; the handle is that of its receipt.
+    /// Cancels the delivery of a message that was sent for a later time; the handle is that of its receipt. Brokers do
+    /// so from RocketMQ 5.3.2 on, and ours, with `recallMessageEnable=true`.
     ///
     /// # Errors
     /// The broker's refusal: it has been delivered, or the broker keeps no such message.
@@ -303,7 +314,7 @@ impl Producer {
         recalled.map(drop)
     }
 
-    /// Sends a message without an answer: it may get lost, and nobody will know.
+    /// Sends a message without an answer: it may get lost, and nobody will know. RocketMQ: `sendOneway`.
     ///
     /// # Errors
     /// What can be known before the message has left.

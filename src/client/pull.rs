@@ -85,13 +85,13 @@ impl ExpressionType {
 /// Why a pull has messages or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PullStatus {
-    /// There are messages.
+    /// There are messages. RocketMQ: `FOUND`.
     Found,
-    /// Nothing new has arrived.
+    /// Nothing new has arrived. RocketMQ: `NO_NEW_MSG`.
     NothingNew,
-    /// Nothing of what was looked through matches.
+    /// Nothing of what was looked through matches. RocketMQ: `NO_MATCHED_MSG`.
     NothingMatched,
-    /// The offset lies outside the queue; `next_offset` lies within.
+    /// The offset lies outside the queue; `next_offset` lies within. RocketMQ: `OFFSET_ILLEGAL`.
     OffsetMoved,
 }
 

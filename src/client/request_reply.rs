@@ -57,6 +57,11 @@ impl Reply {
 }
 
 impl Requesters {
+    /// Tells everybody who waits that no reply will come.
+    pub(crate) fn give_up(&self) {
+        self.0.clear();
+    }
+
     /// A broker brought a reply; gives what the broker is answered.
     pub(crate) fn replied(&self, command: &Command) -> Command {
         let answered = || -> Option<()> {
@@ -74,10 +79,12 @@ impl Requesters {
 }
 
 impl Producer {
-    /// Sends a message and waits for the reply that its consumer gives with [`Producer::reply`].
+    /// Sends a message and waits for the reply that its consumer gives with [`Producer::reply`], `within` a time for
+    /// all together. RocketMQ: `DefaultMQProducer.request`.
     ///
     /// # Errors
-    /// As [`Producer::send`]; [`ClientError::TimedOut`] if no reply comes in time.
+    /// As [`Producer::send`]; [`ClientError::TimedOut`] if no reply comes in time, [`ClientError::ShutDown`] if the
+    /// client ends before it does.
     pub async fn request(&self, message: Message, within: Duration) -> Result<Reply, ClientError> {
         let hub = &self.client().hub;
         let id: Text = hub.new_message_id(epoch_ms()).as_str().into();
@@ -106,7 +113,7 @@ impl Producer {
         }
     }
 
-    /// Answers a request that a consumer got.
+    /// Answers a request that a consumer got. RocketMQ: `MessageUtil.createReplyMessage`.
     ///
     /// # Errors
     /// [`ClientError::IllegalMessage`] if nobody waits for a reply to it; else as [`Producer::send`].

@@ -78,7 +78,8 @@ impl Decision {
 
 impl Producer {
     /// Stores a message that nobody sees until the transaction is committed. The producer must have a checker, see
-    /// [`ProducerBuilder::checker`](super::producer::ProducerBuilder::checker).
+    /// [`ProducerBuilder::checker`](super::producer::ProducerBuilder::checker). RocketMQ: `sendMessageInTransaction`,
+    /// whose listener's `executeLocalTransaction` is what the program does between this and the decision.
     ///
     /// # Errors
     /// [`ClientError::Setting`] without a checker; else as [`Producer::send`].

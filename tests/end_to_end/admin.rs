@@ -15,6 +15,14 @@ fn a_topic_is_made_listed_changed_and_deleted() {
     done(&format!("topic update {flag} orders --perm r --attribute +message.type=NORMAL"));
     let shown = done(&format!("topic show {flag} orders"));
     assert!(shown.contains("b: 3 queues to read, 3 to write, r, message.type=NORMAL"), "{shown}");
+    let json = done(&format!("topic show {flag} orders --json"));
+    assert_eq!(json.lines().count(), 1, "{json}");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("an object");
+    assert_eq!(json["brokers"]["b"]["attributes"]["message.type"], "NORMAL", "{json}");
+    assert_eq!(
+        (json["queues"].as_array().map(Vec::len), &json["readers"]),
+        (Some(3), &serde_json::json!([]))
+    );
     let json = done(&format!("topic list {flag} --json --all"));
     assert!(
         json.lines().any(|line| line == r#"{"topic":"orders","queues":3,"perm":"r","brokers":1}"#),
@@ -99,7 +107,12 @@ fn the_exit_code_tells_the_class_of_a_failure() {
     assert_eq!(code, Some(3));
     assert!(why.contains("127.0.0.1:1"), "{why}");
     assert_eq!(failed("topic").0, Some(2));
-    assert_eq!(failed("topic create t --attribute nonsense -n 127.0.0.1:1").0, Some(3));
+    let nonsense = ["topic create t --attribute nonsense", "produce -t t --property nonsense x"];
+    let worse = ["offset reset g t --to begin", "consume -t t --from begin", "topic create t --perm x"];
+    for line in nonsense.iter().chain(&worse) {
+        let (code, why) = failed(&format!("{line} -n 127.0.0.1:1"));
+        assert_eq!(code, Some(2), "a wrong flag is told before anybody is asked: {line}: {why}");
+    }
     let (code, why) = failed("--listen 127.0.0.1:0 topic list");
     assert_eq!(code, Some(2));
     assert!(why.contains("belong behind"), "{why}");

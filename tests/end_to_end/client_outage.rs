@@ -3,17 +3,19 @@
 //! Invariants:
 //! - limits of the client that a test is not about are an hour, so that a wait for the wrong thing is a failure.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use troupemq::{Broker, Client, ClientError, Message};
-use troupemq_codec::Request;
-use troupemq_codec::request::SendMessageV2;
+use troupemq_codec::request::{GetConsumerListByGroup, QueryAssignment, SendMessageV2};
+use troupemq_codec::{Command, Request};
 
+use crate::client_trouble::judged_pair;
 use crate::daemon::LIMIT;
 use crate::proxy::{Behind, Proxy, Verdict};
 
@@ -175,4 +177,56 @@ async fn a_batch_takes_only_messages_that_can_share_its_fate() {
     let together = [plain().wait_stored(false), plain().wait_stored(false)];
     assert_eq!(producer.send_batch(&together).await.unwrap().queue_offset, 0);
     broker.shutdown().await.unwrap();
+}
+
+/// Whichever of two brokers is asked first who the members of a group are, and which queues are whose, is out from
+/// then on, as far as that is concerned.
+fn out_when_asked_about_groups(
+    name: &'static str,
+    first: &Arc<OnceLock<&'static str>>,
+    out: fn() -> Verdict,
+) -> impl Fn(&Command) -> Verdict + Send + Sync + 'static {
+    let first = first.clone();
+    move |command| {
+        let is_about_groups = [GetConsumerListByGroup::CODE, QueryAssignment::CODE].contains(&command.code);
+        match is_about_groups && *first.get_or_init(|| name) == name {
+            true => out(),
+            false => Verdict::Pass,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_says_nothing_of_its_groups_leaves_no_member_without_queues() {
+    let outs: [fn() -> Verdict; 2] = [|| Verdict::Lose, || Verdict::Cut];
+    for (out, is_assigned) in [(outs[0], false), (outs[0], true), (outs[1], false), (outs[1], true)] {
+        let first = Arc::new(OnceLock::new());
+        let good = out_when_asked_about_groups("good", &first, out);
+        let bad = out_when_asked_about_groups("bad", &first, out);
+        let (good, bad, maker) = judged_pair(good, bad).await;
+        let producer = maker.producer("p").start().await.unwrap();
+        let queues = maker.writable_queues("both").await.unwrap();
+        for queue in &queues {
+            producer.send_to(queue, Message::new("both", "x")).await.unwrap();
+        }
+        let builder = Client::builder().name_servers(&good.names()).request_timeout(Duration::from_secs(1));
+        let client = builder.connect().await.unwrap();
+        let consumer = client.consumer("g").subscribe("both", "*").from_first();
+        let consumer = if is_assigned { consumer.assigned_by_broker() } else { consumer };
+        let mut all = consumer.stream().await.unwrap();
+        let mut read = BTreeSet::new();
+        while read.len() < queues.len() {
+            let next =
+                timeout(LIMIT, all.next()).await.expect("the other broker tells the member its queues");
+            // Until both know the member, it may hear of one that does not.
+            let Ok(delivery) = next.expect("the consumer runs") else { continue };
+            read.insert(delivery.message().queue().clone());
+            delivery.ack().await.unwrap();
+        }
+        assert!(first.get().is_some(), "one was asked");
+        timeout(LIMIT, client.shutdown()).await.expect("it ends");
+        for broker in [bad.broker, good.broker] {
+            broker.shutdown().await.unwrap();
+        }
+    }
 }

@@ -55,16 +55,24 @@ async fn next_body(deliveries: &mut Deliveries) -> String {
     body
 }
 
-/// Two brokers of one cluster with a topic on both; sends to the first, `bad`, are judged.
+/// Two brokers of one cluster with a topic on both; what is asked of the second, `bad`, is judged.
 pub(crate) async fn pair(
     judge: impl Fn(&Command) -> Verdict + Send + Sync + 'static,
+) -> (Behind, Behind, Client) {
+    judged_pair(|_| Verdict::Pass, judge).await
+}
+
+/// The same, with a judge for each.
+pub(crate) async fn judged_pair(
+    good: impl Fn(&Command) -> Verdict + Send + Sync + 'static,
+    bad: impl Fn(&Command) -> Verdict + Send + Sync + 'static,
 ) -> (Behind, Behind, Client) {
     let any = ([127, 0, 0, 1], 0);
     let named = |name: &'static str| move |builder: troupemq::BrokerBuilder| builder.broker_name(name);
     let with_names = |builder: troupemq::BrokerBuilder| named("good")(builder).listen_as_name_server(any);
-    let good = Behind::start_with(|_| Verdict::Pass, with_names).await;
+    let good = Behind::start_with(good, with_names).await;
     let names = good.names();
-    let bad = Behind::start_with(judge, |builder| named("bad")(builder).name_servers(&names)).await;
+    let bad = Behind::start_with(bad, |builder| named("bad")(builder).name_servers(&names)).await;
     let client = good.client().await;
     client.create_topic("both", 2).await.expect("the brokers serve");
     let both = async {
@@ -265,7 +273,7 @@ async fn in_order_a_message_that_could_not_be_sent_back_comes_before_those_behin
 }
 
 /// The names and secrets of a broker that knows one user.
-fn knows(user: &'static str, secret: &'static str) -> impl Fn(&Command) -> Verdict + Send + Sync {
+pub(crate) fn knows(user: &'static str, secret: &'static str) -> impl Fn(&Command) -> Verdict + Send + Sync {
     move |command| {
         let is_user = command.fields.get(ACCESS_KEY) == Some(user);
         if is_user && is_signed(&command.fields, &command.body, secret, command.version) {

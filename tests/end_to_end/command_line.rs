@@ -3,9 +3,14 @@
 //! Invariants:
 //! - with `--json`, every line that is printed is an object.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
+use crate::client_trouble::knows;
 use crate::daemon::{Daemon, done, run, store};
+use crate::proxy::Behind;
+use crate::waiting::{give_up, leave_open};
 
 /// Every line as the object that it is.
 fn objects(text: &str) -> Vec<Value> {
@@ -35,6 +40,101 @@ fn noise(bytes: usize) -> String {
         char::from(b'0' + u8::try_from(state >> 26).expect("6 bits"))
     };
     (0..bytes).map(|_| letter()).collect()
+}
+
+/// Every command that has no further ones below it, with its help.
+fn commands() -> Vec<(String, String)> {
+    let mut open: Vec<String> = listed(&done("--help"));
+    let mut all = Vec::new();
+    while let Some(command) = open.pop() {
+        let help = done(&format!("{command} --help"));
+        let below = listed(&help);
+        if below.is_empty() {
+            all.push((command, help));
+            continue;
+        }
+        open.extend(below.into_iter().map(|name| format!("{command} {name}")));
+    }
+    all
+}
+
+/// What each command that speaks JSON is asked, and how many objects it must print at least. `@` stands for the flag
+/// that names the name server; the order is such that each finds what it asks for.
+const ASKED: [(&str, &str, usize); 37] = [
+    ("topic create", "@ made --queues 1", 0),
+    ("topic update", "@ made --perm r", 0),
+    ("topic list", "@", 3),
+    ("topic show", "@ orders", 1),
+    ("produce", "@ -t orders --key k2 --count 2 x", 2),
+    ("consume", "@ -t orders --count 1", 1),
+    ("group create", "@ made --retries 3", 0),
+    ("group update", "@ made --retries 4", 0),
+    ("group list", "@", 2),
+    ("group show", "@ readers", 1),
+    ("offset show", "@ troupemq-consume", 1),
+    ("offset reset", "@ made orders --to latest", 1),
+    ("offset clone", "@ made readers", 0),
+    ("message find", "@ orders --key k1", 1),
+    ("message show", "@ orders ID", 1),
+    ("cluster list", "@", 1),
+    ("cluster status", "@ b", 10),
+    ("cluster config", "@ b", 10),
+    ("timer", "@", 1),
+    ("dlq list", "@", 1),
+    ("dlq show", "@ readers", 1),
+    ("dlq resend", "@ readers", 1),
+    ("dlq purge", "@ readers --yes", 0),
+    ("tx list", "@", 2),
+    ("tx resume", "@ T1", 0),
+    ("tx drop", "@ T2", 0),
+    ("bench send", "@ --rate 100 --seconds 1 --warmup 0", 1),
+    ("bench pull", "@ --rate 100 --seconds 1 --warmup 0", 1),
+    ("bench ramp", "@ --from 100 --seconds 1 --warmup 0 --p99-max-ms 0", 2),
+    ("group delete", "@ made", 0),
+    ("topic delete", "@ made", 0),
+    ("config show", "", 70),
+    ("config check", "--log=off FILE", 1),
+    ("config explain", "maxMessageSize", 1),
+    ("store check", "DIR", 1),
+    ("store dump", "DIR", 3),
+    ("store rebuild", "DIR", 1),
+];
+
+#[test]
+fn with_json_every_command_prints_objects_and_nothing_else() {
+    let (_folder, store) = store();
+    let mut daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    for topic in ["orders", "paid"] {
+        done(&format!("topic create {flag} {topic} --queues 1"));
+    }
+    done(&format!("group create {flag} readers"));
+    let sent = objects(&done(&format!("produce {flag} -t orders --key k1 --json hello")));
+    let id = sent[0]["messageId"].as_str().expect("it has an id");
+    give_up(&flag, "orders", "readers");
+    for transaction in ["T1", "T2"] {
+        leave_open(&flag, transaction);
+    }
+    let file = store.with_extension("conf").display().to_string();
+    let dir = format!("{} --config {file}", store.display());
+    let mut asked = BTreeSet::from(["doctor"]);
+    for (command, arguments, least) in ASKED {
+        if command.starts_with("store") && asked.insert("store") {
+            assert!(daemon.terminate().success());
+        }
+        let arguments = arguments.replace('@', &flag).replace("ID", id).replace("FILE", &file);
+        let told = objects(&done(&format!("{command} --json {}", arguments.replace("DIR", &dir))));
+        assert!(told.len() >= least, "{command}: {told:?}");
+        assert!(told.iter().all(Value::is_object), "{command}: {told:?}");
+        asked.insert(command);
+    }
+    // Whether a machine is good enough is not for a test to say.
+    let doctor = run(&format!("doctor --json --store-dir {}", store.display()), "");
+    assert!(objects(&doctor.stdout).len() > 10, "{}", doctor.stderr);
+    asked.remove("store");
+    let commands = commands();
+    let speaking = commands.iter().filter(|(_, help)| help.contains("--json")).map(|(name, _)| name.as_str());
+    assert_eq!(speaking.collect::<BTreeSet<_>>(), asked, "each command with --json is asked here");
 }
 
 #[test]
@@ -106,6 +206,44 @@ fn what_the_commands_of_stores_and_settings_say_can_be_read_by_programs() {
     std::fs::write(&file, "brokerName=b\nhaListenPort=10912\n").expect("the folder is writable");
     let right = objects(&done(&format!("--log=off config check {} --json", file.display())));
     assert_eq!(right[0]["settings"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_signed_with_the_credentials_of_a_file() {
+    let behind = Behind::start(knows("operator", "the secret")).await;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).expect("writable");
+        file.display().to_string()
+    };
+    let good = file("tools.yml", "accessKey: operator\nsecretKey: the secret\n");
+    let wrong = file("wrong.yml", "accessKey: operator\nsecretKey: a guess\n");
+    let broken = file("broken.yml", "accessKey: operator\n");
+    let names = behind.names();
+    let asked = move |command: &str, credentials: &str| {
+        run(&format!("{command} -n {names} --credentials {credentials}"), "")
+    };
+    let told = tokio::task::spawn_blocking(move || {
+        let made = asked("topic create t --queues 1", &good);
+        assert_eq!((made.code, &*made.stdout), (Some(0), "topic t is made\n"), "{}", made.stderr);
+        let sent = asked("produce -t t hello", &good);
+        assert_eq!((sent.code, &*sent.stdout), (Some(0), "sent 1 messages to t\n"), "{}", sent.stderr);
+        let refused = asked("produce -t t hello", &wrong);
+        assert!(refused.code == Some(4) && refused.stderr.contains("check signature failed"), "{refused:?}");
+        let unread = asked("topic list", &broken);
+        assert!(
+            unread.code == Some(1) && unread.stderr.contains("broken.yml: it has no secretKey"),
+            "{unread:?}"
+        );
+        let missing = asked("topic list", "/no/such.yml");
+        assert!(
+            missing.code == Some(1) && missing.stderr.contains("cannot read /no/such.yml"),
+            "{missing:?}"
+        );
+    });
+    told.await.expect("each command says what it should");
+    behind.broker.shutdown().await.expect("it ends");
 }
 
 #[test]

@@ -208,3 +208,39 @@ async fn a_broker_starts_and_stops_in_no_time() {
     assert!(started < Duration::from_millis(100), "start: {taken:?}");
     assert!(stopped < Duration::from_millis(100), "shutdown: {taken:?}");
 }
+
+/// What this process has open or mapped below a folder.
+fn held_below(folder: &std::path::Path) -> Vec<String> {
+    let folder = folder.to_str().expect("the path is text");
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("this is Linux");
+    let mut held: Vec<_> = maps.lines().filter(|line| line.contains(folder)).map(str::to_owned).collect();
+    for file in std::fs::read_dir("/proc/self/fd").expect("this is Linux").flatten() {
+        // One that is closed meanwhile belongs to another test.
+        let Ok(target) = std::fs::read_link(file.path()) else { continue };
+        held.extend(target.to_str().filter(|path| path.starts_with(folder)).map(str::to_owned));
+    }
+    held
+}
+
+#[tokio::test]
+async fn after_a_shutdown_nothing_of_the_broker_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let any = ([127, 0, 0, 1], 0);
+    let small = |store: &mut troupemq::StoreConfig| store.log_segment_bytes = 1 << 20;
+    let builder = Broker::builder().store_dir(folder.path()).store_settings(small);
+    let broker = builder.clone().listen(any).listen_as_name_server(any).start().await.unwrap();
+    send_and_receive(&broker).await.unwrap();
+    assert!(held_below(folder.path()).len() > 5, "while it runs its files are open");
+    let ports = [broker.address().unwrap(), broker.name_server_address().unwrap()];
+    broker.shutdown().await.unwrap();
+    drop(broker);
+    // Without a pause: what is given back late is not complete.
+    assert_eq!(held_below(folder.path()), Vec::<String>::new());
+    for port in ports {
+        std::net::TcpListener::bind(port).unwrap_or_else(|error| panic!("{port}: {error}"));
+    }
+    assert!(!folder.path().join("abort").try_exists().unwrap(), "it was closed in order");
+    let again = builder.start().await.expect("the folder is free at once");
+    assert!(!again.client().queues("orders").await.unwrap().is_empty(), "what it had is there");
+    again.shutdown().await.unwrap();
+}

@@ -39,6 +39,76 @@ fn what_is_done_every_day_works_as_the_guide_says() {
 }
 
 #[test]
+fn settings_are_shown_kept_and_checked_as_the_guide_says() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let shown = commands("One machine");
+    assert_eq!(shown, ["doctor", "config show > troupemq.toml", "config check troupemq.toml"]);
+    for command in &shown {
+        let mut shell = std::process::Command::new("sh");
+        shell.current_dir(folder.path()).args(["-c", &format!("\"$TROUPEMQ\" {command}")]);
+        let ended = shell.env("TROUPEMQ", env!("CARGO_BIN_EXE_troupemq")).output().expect("there is a shell");
+        // What the doctor thinks of this machine is no fault of the guide.
+        let is_good = ended.status.success() || command == "doctor" && ended.status.code() == Some(1);
+        assert!(is_good, "{command}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+    let file = folder.path().join("troupemq.toml").display().to_string();
+    assert_eq!(done(&format!("config check {file}")), format!("{file}: 0 settings, all good\n"));
+}
+
+#[test]
+fn name_servers_and_brokers_start_on_several_machines_as_the_guide_says() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let below = |command: &str| command.replace("/data", &folder.path().display().to_string());
+    let shown = commands("Several machines");
+    let [names, broker] = &shown[..] else { panic!("{shown:?}") };
+    let names = names.replace("0.0.0.0:9876", "127.0.0.1:0");
+    let names: Vec<_> = ["/data/one", "/data/two"]
+        .map(|dir| Daemon::spawn(&below(&names.replace("/data/names", dir))))
+        .into();
+    let list: Vec<_> = names.iter().map(|one| one.name_server.expect("it is one").to_string()).collect();
+    let broker = below(broker).replace("\"10.0.0.1:9876;10.0.0.2:9876\"", &list.join(";"));
+    let broker = broker.replace("10.0.0.3", "127.0.0.1");
+    let _broker = Daemon::spawn(&format!("{broker} --listen 127.0.0.1:0"));
+    for names in &list {
+        let known = done(&format!("cluster list -n {names}"));
+        let known = crate::daemon::cells(&known);
+        assert_eq!((known.len(), known[0][1]), (1, "a"), "every broker registers with all");
+        assert!(known[0][3].starts_with("127.0.0.1:"), "{known:?}");
+    }
+}
+
+#[test]
+fn a_broker_goes_on_with_the_settings_and_the_store_of_a_java_broker_as_the_guide_says() {
+    let guide = include_str!("../../docs/migration.md");
+    for command in
+        ["troupemq broker --config broker.conf --namesrv ADDRS", "troupemq config check broker.conf"]
+    {
+        assert!(guide.contains(command), "{command} is in the guide");
+    }
+    let (folder, store) = store();
+    let names = Daemon::spawn("namesrv --listen 127.0.0.1:0");
+    let file = folder.path().join("broker.conf");
+    let settings = format!(
+        "brokerClusterName=DefaultCluster\nbrokerName=a\nbrokerId=0\nbrokerRole=ASYNC_MASTER\nlistenPort=0\n\
+         brokerIP1=127.0.0.1\nstorePathRootDir={0}\nstorePathCommitLog={0}/commitlog\nflushDiskType=ASYNC_FLUSH\n\
+         deleteWhen=04\nfileReservedTime=48\nsendMessageThreadPoolNums=16\n",
+        store.display()
+    );
+    std::fs::write(&file, settings).expect("writable");
+    let file = file.display();
+    assert_eq!(done(&format!("--log=error config check {file}")), format!("{file}: 12 settings, all good\n"));
+    let flag = names.flag();
+    let addresses = flag.split_whitespace().last().expect("an address");
+    let _broker = Daemon::spawn(&format!("broker --config {file} --namesrv {addresses}"));
+    assert_eq!(
+        crate::daemon::cells(&done(&format!("cluster list {flag}")))[0][..3],
+        ["DefaultCluster", "a", "0"]
+    );
+    done(&format!("produce {flag} -t t hello"));
+    assert!(store.join("commitlog").is_dir(), "the store is where the file says");
+}
+
+#[test]
 fn a_store_that_rests_is_looked_at_as_the_guide_says() {
     let (folder, store) = store();
     let mut daemon = Daemon::start(&store);

@@ -95,6 +95,15 @@ fn dead_letters_are_listed_shown_resent_and_deleted() {
     assert_eq!(cells(&done(&format!("dlq list {flag}"))), [["readers", "b", "4", "4"]]);
 }
 
+/// Sends a half message for the topic `paid`, which nobody decides.
+pub(crate) fn leave_open(flag: &str, id: &str) {
+    with(flag, async |client, address| {
+        let (header, body) = (half(id), Bytes::from_static(b"half"));
+        let (reply, _) = client.admin().ask::<SendMessageV2>(&address, &header, body).await.expect("stored");
+        assert!(reply.message_id.parse::<OffsetId>().is_ok());
+    });
+}
+
 /// A half message for the topic `paid`.
 fn half(id: &str) -> SendMessageV2Header {
     let properties =
@@ -119,15 +128,9 @@ fn open_transactions_are_listed_resumed_and_dropped() {
     let flag = daemon.flag();
     done(&format!("topic create {flag} paid --queues 1"));
     assert_eq!(cells(&done(&format!("tx list {flag}"))).len(), 0);
-    with(&flag, async |client, address| {
-        for id in ["T1", "T2"] {
-            let header = half(id);
-            let body = Bytes::from_static(b"half");
-            let (reply, _) =
-                client.admin().ask::<SendMessageV2>(&address, &header, body).await.expect("stored");
-            assert!(reply.message_id.parse::<OffsetId>().is_ok());
-        }
-    });
+    for id in ["T1", "T2"] {
+        leave_open(&flag, id);
+    }
     let list = done(&format!("tx list {flag}"));
     let lines = cells(&list);
     assert_eq!(lines.iter().map(|line| line[0]).collect::<Vec<_>>(), ["T1", "T2"]);

@@ -1,7 +1,8 @@
 //! The curves of a ramp as one page that needs nothing else: no script, no font, no picture from elsewhere.
 //!
 //! Invariants:
-//! - every value that is drawn stands in the table below the curves, too.
+//! - every value that is drawn stands in the table below the curves, too; a point says it under the mouse;
+//! - nothing on it was written by others: names of servers and topics are not told.
 
 use std::fmt::Write;
 
@@ -24,8 +25,8 @@ const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2rem auto;max-wi
 /// A value over the rate of its step.
 type Curve<'a> = (&'a str, fn(&Step) -> f64);
 
-/// The page.
-pub(super) fn page(steps: &[Step], verdict: &str) -> String {
+/// The page; `load` says what the load looked like.
+pub(super) fn page(steps: &[Step], verdict: &str, load: &str) -> String {
     let drawings: [(&str, &[Curve<'_>]); 4] = [
         (
             "Stored messages a second",
@@ -50,8 +51,9 @@ pub(super) fn page(steps: &[Step], verdict: &str) -> String {
         ),
     ];
     let mut page = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ramp</title><style>{STYLE}</style>\
-         <h1>How much load is safe</h1><p><strong>{verdict}</strong></p>"
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>Ramp</title><style>{STYLE}</style>\
+         <h1>How much load is safe</h1><p><strong>{verdict}</strong></p><p>{load}</p>"
     );
     for (title, curves) in drawings {
         push(&mut page, format_args!("<h2>{title}</h2>{}", drawing(steps, curves)));
@@ -112,6 +114,18 @@ fn drawing(steps: &[Step], curves: &[Curve<'_>]) -> String {
                 "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
             ),
         );
+        // A line of one step alone would not be seen.
+        for (step, rate) in steps.iter().zip(&rates) {
+            let (x, y, value) = (x(*rate), y(value(step)), value(step));
+            push(
+                &mut svg,
+                format_args!(
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"><title>{name} {value:.2} at \
+                     {}/s</title></circle>",
+                    step.rate
+                ),
+            );
+        }
         let at = MARGIN + 90.0 * float(u64::try_from(number).unwrap_or(0));
         push(&mut svg, format_args!("<text x=\"{at}\" y=\"20\" style=\"fill:{colour}\">{name}</text>"));
     }
@@ -137,12 +151,19 @@ mod tests {
             max_ms: 3.0,
             usage,
         };
-        let page = page(&[step(1000), step(1500), step(2250)], "2250 messages/s are safe");
-        assert_eq!(page.matches("<polyline").count(), 10);
-        for text in ["<td>1500</td>", "2250 messages/s are safe", "1000/s</text>"] {
+        let page = page(&[step(1000), step(1500), step(2250)], "2250 messages/s are safe", "4 connections");
+        assert_eq!((page.matches("<polyline").count(), page.matches("<circle").count()), (10, 30));
+        let told = [
+            "<td>1500</td>",
+            "2250 messages/s are safe",
+            "1000/s</text>",
+            "4 connections",
+            "p99 2.00 at 1500/s",
+        ];
+        for text in told {
             assert!(page.contains(text), "{text}");
         }
-        for elsewhere in ["http", "<script", "url("] {
+        for elsewhere in ["http", "//", "<script", "url(", "@import", "NaN", "inf"] {
             assert!(!page.contains(elsewhere), "{elsewhere}");
         }
     }

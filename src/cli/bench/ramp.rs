@@ -3,6 +3,7 @@
 //! Invariants:
 //! - every step is an open loop at a fixed rate, so that a broker which falls behind shows in the latency;
 //! - the first bound that is crossed ends the ramp, and the step before is the highest safe rate;
+//! - a broker that goes in the middle of it ends the ramp like a bound: the steps before are told and drawn;
 //! - judging knows no machine: it decides by the figures of a step alone.
 
 use std::fmt;
@@ -154,15 +155,23 @@ impl Ramp {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.load.connect().await?;
         let targets = self.load.targets(&client).await?;
-        let (mut steps, mut end) = (Vec::new(), None);
+        let (mut steps, mut end, mut safe_rate) = (Vec::new(), None, 0);
         let mut rate = self.from;
         let bar = self.bar();
         for _ in 0..STEPS_MAX {
             bar.set_message(format!("{rate} messages/s"));
             bar.tick();
             let (before, started) = (Reading::take(), Instant::now());
-            let (plan, outcome) =
-                self.load.measure(Shot::Send, &targets, rate, &ProgressBar::hidden()).await?;
+            let measured = self.load.measure(Shot::Send, &targets, rate, &ProgressBar::hidden()).await;
+            let (plan, outcome) = match measured {
+                Ok(measured) => measured,
+                Err(error) if steps.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, rate, "the load broke off");
+                    end = Some(End::Silence);
+                    break;
+                }
+            };
             let usage = Reading::take().since(&before, started.elapsed().as_secs_f64());
             let step = step(rate, outcome.unanswered, &Report::new(&self.load, &plan, &outcome), usage);
             end = self.end(&step);
@@ -170,11 +179,11 @@ impl Ramp {
             if end.is_some() {
                 break;
             }
+            safe_rate = rate;
             rate = rate.saturating_mul(self.growth).div_ceil(100);
         }
         bar.finish_and_clear();
-        let kept = steps.iter().rev().skip(usize::from(end.is_some())).map(|step| step.rate).next();
-        let verdict = Verdict { safe_rate: kept.unwrap_or(0), end };
+        let verdict = Verdict { safe_rate, end };
         self.tell(&steps, &verdict)
     }
 
@@ -184,7 +193,7 @@ impl Ramp {
         form.print_all(std::slice::from_ref(verdict), |_| said(verdict))?;
         let Some(file) = &self.html else { return Ok(()) };
         let io = |cause| Failure::Io { what: "cannot write the report", cause };
-        std::fs::write(file, chart::page(steps, &said(verdict))).map_err(io)?;
+        std::fs::write(file, chart::page(steps, &said(verdict), &self.load.said())).map_err(io)?;
         form.done(&format!("the curves are in {}", file.display()))
     }
 

@@ -21,6 +21,8 @@ const SWAPPINESS_WANTED: u64 = 10;
 const CLOCK_BEHIND_MAX_MS: i64 = 1_000;
 /// File systems that lie in memory or on another machine.
 const UNFIT: [&str; 5] = ["tmpfs", "ramfs", "nfs", "nfs4", "cifs"];
+/// File systems that go with a container.
+const PASSING: [&str; 2] = ["overlay", "overlayfs"];
 /// Sources of time that the kernel reads without leaving the processor.
 const FAST_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
 
@@ -41,157 +43,150 @@ pub(super) fn judge(machine: &Machine, config: &StoreConfig) -> Vec<Finding> {
     ]
 }
 
-fn good(what: &'static str, value: impl ToString, why: &'static str) -> Finding {
-    let (advice, command) = (String::new(), String::new());
-    Finding { what, value: value.to_string(), verdict: Verdict::Good, advice, why, command }
+/// What is wanted of one value, why, and how to get there.
+struct Wanted {
+    what: &'static str,
+    advice: String,
+    why: &'static str,
+    command: String,
 }
 
-fn unknown(what: &'static str, why: &'static str) -> Finding {
-    Finding {
-        value: "-".to_owned(),
-        verdict: Verdict::Unknown,
-        advice: "it could not be read".to_owned(),
-        ..good(what, "", why)
+impl Wanted {
+    fn found(self, value: impl ToString, verdict: Verdict) -> Finding {
+        let Wanted { what, advice, why, command } = self;
+        Finding { what, value: value.to_string(), verdict, advice, why, command }
+    }
+
+    /// Of a value that could not be read, or with nothing to compare it with.
+    fn unknown(self) -> Finding {
+        self.found("-", Verdict::Unknown)
     }
 }
 
+/// The command that changes a setting of the kernel, now and at the next start.
+fn sysctl(setting: &str) -> String {
+    format!("sysctl -w {setting}   # and the same line in /etc/sysctl.d/troupemq.conf, to keep it")
+}
+
 fn maps(value: Option<u64>) -> Finding {
-    let (what, why) = (
-        "vm.max_map_count",
-        "each segment of the log, file of a queue and of the index is a map; with none left a broker cannot go on",
-    );
+    let wanted = Wanted {
+        what: "vm.max_map_count",
+        advice: format!("{MAPS_WANTED} or more"),
+        why: "each segment of the log, file of a queue and of the index is a map; with none left a broker cannot go on",
+        command: sysctl(&format!("vm.max_map_count={MAPS_WANTED}")),
+    };
     match value {
-        None => unknown(what, why),
-        Some(maps) if maps >= MAPS_WANTED => good(what, maps, why),
-        Some(maps) => Finding {
-            verdict: Verdict::Better,
-            advice: format!("{MAPS_WANTED} or more"),
-            command: format!("sysctl -w vm.max_map_count={MAPS_WANTED}"),
-            ..good(what, maps, why)
-        },
+        None => wanted.unknown(),
+        Some(maps) if maps >= MAPS_WANTED => wanted.found(maps, Verdict::Good),
+        Some(maps) => wanted.found(maps, Verdict::Better),
     }
 }
 
 fn swappiness(machine: &Machine) -> Finding {
-    let (what, why) = (
-        "vm.swappiness",
-        "a broker that is swapped out answers after seconds, while the kernel keeps files nobody reads",
-    );
+    let wanted = Wanted {
+        what: "vm.swappiness",
+        advice: format!("{SWAPPINESS_WANTED} or less, or no swap"),
+        why: "a broker that is swapped out answers after seconds, while the kernel keeps files nobody reads",
+        command: sysctl(&format!("vm.swappiness={SWAPPINESS_WANTED}")),
+    };
     match (machine.swappiness, machine.has_swap) {
-        (None, _) => unknown(what, why),
-        (Some(value), Some(false)) => good(what, format!("{value}, no swap"), why),
-        (Some(value), _) if value <= SWAPPINESS_WANTED => good(what, value, why),
-        (Some(value), _) => Finding {
-            verdict: Verdict::Better,
-            advice: format!("{SWAPPINESS_WANTED} or less"),
-            command: format!("sysctl -w vm.swappiness={SWAPPINESS_WANTED}"),
-            ..good(what, value, why)
-        },
+        (None, _) => wanted.unknown(),
+        (Some(value), Some(false)) => wanted.found(format!("{value}, no swap"), Verdict::Good),
+        (Some(value), _) if value <= SWAPPINESS_WANTED => wanted.found(value, Verdict::Good),
+        (Some(value), _) => wanted.found(value, Verdict::Better),
     }
 }
 
 fn overcommit(value: Option<u64>) -> Finding {
-    let (what, why) = (
-        "vm.overcommit_memory",
-        "with 2 the kernel counts mapped files as memory and refuses maps that cost none",
-    );
+    let wanted = Wanted {
+        what: "vm.overcommit_memory",
+        advice: "0 or 1".to_owned(),
+        why: "with 2 the kernel counts mapped files as memory and refuses maps that cost none",
+        command: sysctl("vm.overcommit_memory=1"),
+    };
     match value {
-        None => unknown(what, why),
-        Some(2) => Finding {
-            verdict: Verdict::Wrong,
-            advice: "0 or 1".to_owned(),
-            command: "sysctl -w vm.overcommit_memory=1".to_owned(),
-            ..good(what, 2, why)
-        },
-        Some(value) => good(what, value, why),
+        None => wanted.unknown(),
+        Some(2) => wanted.found(2, Verdict::Wrong),
+        Some(value) => wanted.found(value, Verdict::Good),
     }
 }
 
 fn open_files(value: Option<u64>) -> Finding {
-    let (what, why) = (
-        "open files (hard limit)",
-        "each connection and each file of the store counts; the broker raises the soft limit by itself",
-    );
-    let Some(files) = value else { return unknown(what, why) };
-    let shown = if files == u64::MAX { "unlimited".to_owned() } else { files.to_string() };
-    if files >= FILES_WANTED {
-        return good(what, shown, why);
-    }
-    Finding {
-        verdict: if files < FILES_NEEDED { Verdict::Wrong } else { Verdict::Better },
+    let wanted = Wanted {
+        what: "open files (hard limit)",
         advice: format!("{FILES_WANTED} or more"),
+        why: "each connection and each file of the store counts; the broker raises the soft limit by itself",
         command: format!("ulimit -Hn {FILES_WANTED}, or LimitNOFILE={FILES_WANTED} in the unit of systemd"),
-        ..good(what, shown, why)
+    };
+    match value {
+        None => wanted.unknown(),
+        Some(u64::MAX) => wanted.found("unlimited", Verdict::Good),
+        Some(files) if files >= FILES_WANTED => wanted.found(files, Verdict::Good),
+        Some(files) if files >= FILES_NEEDED => wanted.found(files, Verdict::Better),
+        Some(files) => wanted.found(files, Verdict::Wrong),
     }
 }
 
 fn folder(machine: &Machine) -> Finding {
-    let (what, why) = ("folder of the store", "the store is made there");
-    let shown = machine.dir.display().to_string();
-    if machine.is_writable {
-        return good(what, shown, why);
-    }
-    Finding {
-        verdict: Verdict::Wrong,
+    let dir = machine.dir.display();
+    let wanted = Wanted {
+        what: "folder of the store",
         advice: "a folder this user may write to".to_owned(),
-        command: format!("chown \"$USER\" {shown}, or --store-dir DIR"),
-        ..good(what, shown, why)
-    }
+        why: "the store is made there",
+        command: format!("chown \"$USER\" {dir}, or --store-dir DIR"),
+    };
+    wanted.found(dir, if machine.is_writable { Verdict::Good } else { Verdict::Wrong })
 }
 
 fn file_system(machine: &Machine) -> Finding {
-    let (what, why) = (
-        "file system",
-        "ext4 and xfs keep what was flushed over a power cut; memory does not, and maps over a network fail",
-    );
+    let wanted = Wanted {
+        what: "file system",
+        advice: "ext4 or xfs on a local disk, in a container a volume".to_owned(),
+        why: "ext4 and xfs keep what was flushed over a power cut; memory does not, a container's own layer goes with \
+              it, and maps over a network fail",
+        command: "--store-dir DIR on such a disk".to_owned(),
+    };
     match machine.file_system.as_deref() {
-        None => unknown(what, why),
-        Some(kind) if UNFIT.contains(&kind) => Finding {
-            verdict: Verdict::Wrong,
-            advice: "ext4 or xfs on a local disk".to_owned(),
-            command: "--store-dir DIR on such a disk".to_owned(),
-            ..good(what, kind, why)
-        },
-        Some(kind) => good(what, kind, why),
+        None => wanted.unknown(),
+        Some(kind) if UNFIT.contains(&kind) => wanted.found(kind, Verdict::Wrong),
+        Some(kind) if PASSING.contains(&kind) => wanted.found(kind, Verdict::Better),
+        Some(kind) => wanted.found(kind, Verdict::Good),
     }
 }
 
 fn disk_kind(is_rotational: Option<bool>) -> Finding {
-    let (what, why) =
-        ("disk", "synchronous flushing waits for the disk: a disk that turns does about a hundred a second");
+    let wanted = Wanted {
+        what: "disk",
+        advice: "a solid-state disk, at least for synchronous flushing".to_owned(),
+        why: "synchronous flushing waits for the disk: a disk that turns does about a hundred a second",
+        command: "--flush async, or --store-dir DIR on another disk".to_owned(),
+    };
     match is_rotational {
-        None => unknown(what, why),
-        Some(false) => good(what, "solid state", why),
-        Some(true) => Finding {
-            verdict: Verdict::Better,
-            advice: "a solid-state disk, at least for synchronous flushing".to_owned(),
-            command: "--flush async, or --store-dir DIR on another disk".to_owned(),
-            ..good(what, "rotational", why)
-        },
+        None => wanted.unknown(),
+        Some(false) => wanted.found("solid state", Verdict::Good),
+        Some(true) => wanted.found("rotational, or a virtual one that does not say", Verdict::Better),
     }
 }
 
 fn disk_space(machine: &Machine, config: &StoreConfig) -> Finding {
-    let (what, why) = (
-        "free disk space",
-        "below the floor, or above the ratio, writes are refused until old segments are deleted",
-    );
-    let Some((total, free)) = machine.disk_bytes else { return unknown(what, why) };
-    let used_percent = total.saturating_sub(free).saturating_mul(100) / total.max(1);
-    let shown = format!("{} of {} ({used_percent} % used)", gib(free), gib(total));
     // Two segments: the one that is written and the one that is prepared.
     let needed = config.disk_free_floor_bytes.saturating_add(2 * config.log_segment_bytes);
+    let wanted = Wanted {
+        what: "free disk space",
+        advice: format!("{} free, and less than {} % used", gib(needed), config.disk_used_max_percent),
+        why: "below the floor, or above the ratio, writes are refused until old segments are deleted",
+        command: "fileReservedTime (hours) smaller, or --store-dir DIR on another disk".to_owned(),
+    };
+    let Some((total, free)) = machine.disk_bytes else { return wanted.unknown() };
+    let used_percent = total.saturating_sub(free).saturating_mul(100) / total.max(1);
     let is_full = used_percent >= config.disk_full_percent.into() || free < config.disk_free_floor_bytes;
     let is_tight = used_percent >= config.disk_used_max_percent.into() || free < needed;
-    if !is_tight && !is_full {
-        return good(what, shown, why);
-    }
-    Finding {
-        verdict: if is_full { Verdict::Wrong } else { Verdict::Better },
-        advice: format!("{} free, and less than {} % used", gib(needed), config.disk_used_max_percent),
-        command: "fileReservedTime (hours) smaller, or --store-dir DIR on another disk".to_owned(),
-        ..good(what, shown, why)
-    }
+    let verdict = match (is_full, is_tight) {
+        (true, _) => Verdict::Wrong,
+        (false, true) => Verdict::Better,
+        (false, false) => Verdict::Good,
+    };
+    wanted.found(format!("{} of {} ({used_percent} % used)", gib(free), gib(total)), verdict)
 }
 
 fn gib(bytes: u64) -> String {
@@ -200,51 +195,46 @@ fn gib(bytes: u64) -> String {
 }
 
 fn clock_source(value: Option<&str>) -> Finding {
-    let (what, why) = (
-        "clock source",
-        "a broker asks the time for every batch; a slow source is a system call and a device each time",
-    );
+    let wanted = Wanted {
+        what: "clock source",
+        advice: "tsc, or the clock of the hypervisor".to_owned(),
+        why: "a broker asks the time for every batch; a slow source is a system call and a device each time",
+        command: "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource".to_owned(),
+    };
     match value {
-        None => unknown(what, why),
-        Some(source) if FAST_CLOCKS.contains(&source) => good(what, source, why),
-        Some(source) => Finding {
-            verdict: Verdict::Better,
-            advice: "tsc, or the clock of the hypervisor".to_owned(),
-            command: "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource".to_owned(),
-            ..good(what, source, why)
-        },
+        None => wanted.unknown(),
+        Some(source) if FAST_CLOCKS.contains(&source) => wanted.found(source, Verdict::Good),
+        Some(source) => wanted.found(source, Verdict::Better),
     }
 }
 
 fn clock(behind_ms: Option<i64>) -> Finding {
-    let (what, why) =
-        ("clock", "delays, retention and searches by time go by the clock; it must not go back");
+    let wanted = Wanted {
+        what: "clock",
+        advice: "a clock that is kept by NTP".to_owned(),
+        why: "delays, retention and searches by time go by the clock; it must not go back",
+        command: "timedatectl set-ntp true".to_owned(),
+    };
     match behind_ms {
-        None => unknown(what, why),
-        Some(behind) if behind <= CLOCK_BEHIND_MAX_MS => good(what, "not behind the store", why),
-        Some(behind) => Finding {
-            verdict: Verdict::Wrong,
-            advice: "a clock that is kept by NTP".to_owned(),
-            command: "timedatectl set-ntp true".to_owned(),
-            ..good(what, format!("{behind} ms behind the newest message"), why)
-        },
+        None => wanted.found("no message yet to compare it with", Verdict::Unknown),
+        Some(behind) if behind <= CLOCK_BEHIND_MAX_MS => wanted.found("not behind the store", Verdict::Good),
+        Some(behind) => wanted.found(format!("{behind} ms behind the newest message"), Verdict::Wrong),
     }
 }
 
 fn address(machine: &Machine) -> Finding {
-    let (what, why) = (
-        "advertised address",
-        "name servers tell it to every client; one that cannot be dialled looks like a broker that is down",
-    );
+    let wanted = Wanted {
+        what: "advertised address",
+        advice: "an address of this machine that clients can dial".to_owned(),
+        why: "name servers tell it to every client; one that cannot be dialled looks like a broker that is down",
+        command: "--advertise IP, or advertise = \"IP\" in [ports]".to_owned(),
+    };
     match &machine.address {
-        None => unknown(what, why),
-        Some((address, Dialled::Reached)) => good(what, address, why),
-        Some((address, Dialled::Failed(cause))) => Finding {
-            verdict: Verdict::Wrong,
-            advice: "an address of this machine that clients can dial".to_owned(),
-            command: "--advertise IP, or advertise = \"IP\" in [ports]".to_owned(),
-            ..good(what, format!("{address}: {cause}"), why)
-        },
+        None => wanted.unknown(),
+        Some((address, Dialled::Reached)) => wanted.found(address, Verdict::Good),
+        Some((address, Dialled::Failed(cause))) => {
+            wanted.found(format!("{address}: {cause}"), Verdict::Wrong)
+        }
     }
 }
 
@@ -285,7 +275,7 @@ mod tests {
     #[test]
     fn each_value_is_judged_by_itself() {
         type Case = (&'static str, Verdict, fn(&mut Machine));
-        let cases: [Case; 15] = [
+        let cases: [Case; 16] = [
             ("vm.max_map_count", Verdict::Better, |m| m.map_count_max = Some(65_530)),
             ("vm.swappiness", Verdict::Better, |m| m.has_swap = Some(true)),
             ("vm.overcommit_memory", Verdict::Wrong, |m| m.overcommit = Some(2)),
@@ -293,6 +283,7 @@ mod tests {
             ("open files (hard limit)", Verdict::Wrong, |m| m.open_files_max = Some(1024)),
             ("folder of the store", Verdict::Wrong, |m| m.is_writable = false),
             ("file system", Verdict::Wrong, |m| m.file_system = Some("tmpfs".to_owned())),
+            ("file system", Verdict::Better, |m| m.file_system = Some("overlay".to_owned())),
             ("disk", Verdict::Better, |m| m.is_rotational = Some(true)),
             ("disk", Verdict::Unknown, |m| m.is_rotational = None),
             ("free disk space", Verdict::Better, |m| m.disk_bytes = Some((100 << 30, 20 << 30))),
@@ -312,11 +303,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_good_says_what_would_be_and_how_to_get_there() {
+    fn every_value_comes_with_advice_why_and_the_command_that_changes_it() {
         let machine = Machine { overcommit: Some(2), is_rotational: Some(true), ..healthy() };
-        for finding in judge(&machine, &StoreConfig::default()) {
-            if finding.verdict != Verdict::Good {
-                assert!(!finding.advice.is_empty() && !finding.command.is_empty(), "{finding:?}");
+        let unread = Machine { dir: PathBuf::from("/data"), ..Machine::default() };
+        for machine in [machine, healthy(), unread] {
+            for finding in judge(&machine, &StoreConfig::default()) {
+                let Finding { what, value, advice, why, command, .. } = &finding;
+                let texts = [what, value.as_str(), advice, why, command];
+                assert!(texts.iter().all(|text| !text.is_empty()), "{finding:?}");
             }
         }
     }

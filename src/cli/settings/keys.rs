@@ -92,14 +92,31 @@ fn documented<T: JsonSchema>() -> Vec<(String, String)> {
     let Some(fields) = schema.get("properties").and_then(Value::as_object) else { return Vec::new() };
     let about = |field: &Value| {
         let text = field.get("description").and_then(Value::as_str).unwrap_or_default();
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
     };
     fields.iter().map(|(name, field)| (name.clone(), about(field))).collect()
+}
+
+/// Documentation as people read it: ranges are no Rust, and a number is not broken between two lines.
+fn plain(text: &str) -> String {
+    let text = text.replace(".. .", " and more.").replace(" ….", " and more.").replace("..=", " … ");
+    let chars: Vec<char> = text.chars().collect();
+    let is_digit = |at: usize| chars.get(at).is_some_and(char::is_ascii_digit);
+    let is_group = |at: usize| (1..=3).all(|further| is_digit(at + further)) && !is_digit(at + 4);
+    let joins = |at: usize| chars[at] == ' ' && at > 0 && is_digit(at - 1) && is_group(at);
+    (0..chars.len()).map(|at| if joins(at) { ',' } else { chars[at] }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_and_numbers_are_written_for_people() {
+        assert_eq!(plain("Default: 30 000 ms. Bounds: 10.. ."), "Default: 30,000 ms. Bounds: 10 and more.");
+        assert_eq!(plain("Bounds: 1..=3 456 000 (40 days)."), "Bounds: 1 … 3,456,000 (40 days).");
+        assert_eq!(plain("of 5 s, SQL92 and 2 1024"), "of 5 s, SQL92 and 2 1024");
+    }
 
     #[test]
     fn every_key_has_its_documentation_and_a_default() {

@@ -22,9 +22,9 @@ pub(in crate::cli) struct Dump {
     /// Log offset of the record to begin with; units and entries of older ones are passed over
     #[arg(long, value_name = "OFFSET", default_value_t = 0)]
     from: u64,
-    /// Print at most this many lines
-    #[arg(long, value_name = "N", default_value_t = u64::MAX)]
-    count: u64,
+    /// Print at most this many lines [default: all]
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
     /// Print the units of this queue instead of records
     #[arg(long, value_name = "TOPIC:QUEUE")]
     queue: Option<String>,
@@ -125,7 +125,7 @@ impl Dump {
     }
 
     fn left(&self) -> Left {
-        Left { lines: self.count, failed: None }
+        Left { lines: self.count.unwrap_or(u64::MAX), failed: None }
     }
 }
 

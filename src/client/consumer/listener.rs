@@ -29,13 +29,14 @@ const SUSPEND: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "broker", derive(actix::dev::MessageResponse))]
 pub enum Outcome {
-    /// It is done with.
+    /// It is done with. RocketMQ: `CONSUME_SUCCESS`, `SUCCESS`.
     Done,
-    /// It shall come again: after a time that grows with each try, or, in order, before any other of its queue.
+    /// It shall come again: after a time that grows with each try, or, in order, after 1 s and before any other of its
+    /// queue. RocketMQ: `RECONSUME_LATER`, `SUSPEND_CURRENT_QUEUE_A_MOMENT`.
     Again,
-    /// It shall come again after a delay level of the broker.
+    /// It shall come again after a delay level of the broker. RocketMQ: `delayLevelWhenNextConsume`.
     AgainAtLevel(u8),
-    /// It shall go to the dead letters.
+    /// It shall go to the dead letters, the topic `%DLQ%` with the name of the group.
     GiveUp,
 }
 
