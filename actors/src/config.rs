@@ -101,7 +101,7 @@ pub struct BrokerConfig {
     pub broker_id: i64,
     /// Name servers, separated by `;`. Default: none.
     pub namesrv_addr: String,
-    /// 2 = write, 4 = read. Default: 6. Bounds: 0..=7.
+    /// What clients may do with the broker: 2 is write, 4 is read, 6 is both. Default: 6. Bounds: 0..=7.
     pub broker_permission: i32,
     /// Whether a send to an unknown topic makes it. Default: true.
     pub auto_create_topic_enable: bool,
@@ -119,7 +119,8 @@ pub struct BrokerConfig {
     pub max_message_size: i32,
     /// Whether a pull that finds nothing may be held. Default: true.
     pub long_polling_enable: bool,
-    /// How long it is held when `long_polling_enable` is off, in ms. Default: 1000. Bounds: 1..=60 000.
+    /// How long a pull that finds nothing is held when `longPollingEnable` is off, in ms. Default: 1000.
+    /// Bounds: 1..=60 000.
     pub short_polling_time_mills: i64,
     /// Whether LITE_PULL_MESSAGE is served. Default: true.
     pub lite_pull_message_enable: bool,
@@ -129,13 +130,13 @@ pub struct BrokerConfig {
     pub trace_on: bool,
     /// Name of the region in answers and stored messages. Default: DefaultRegion.
     pub region_id: String,
-    /// Messages of one answer when they are in memory. Default: 32. Bounds: 1..=4096.
+    /// Messages in one answer to a pull when they are in memory. Default: 32. Bounds: 1..=4096.
     pub max_transfer_count_on_message_in_memory: usize,
-    /// Bytes of one answer when they are in memory. Default: 256 KiB. Bounds: 1 KiB..=16 MiB.
+    /// Bytes of messages in one answer to a pull when they are in memory. Default: 256 KiB. Bounds: 1 KiB..=16 MiB.
     pub max_transfer_bytes_on_message_in_memory: usize,
-    /// Messages of one answer when they are on disk only. Default: 8. Bounds: 1..=4096.
+    /// Messages in one answer to a pull when they are on disk only. Default: 8. Bounds: 1..=4096.
     pub max_transfer_count_on_message_in_disk: usize,
-    /// Bytes of one answer when they are on disk only. Default: 64 KiB. Bounds: 1 KiB..=16 MiB.
+    /// Bytes of messages in one answer to a pull when they are on disk only. Default: 64 KiB. Bounds: 1 KiB..=16 MiB.
     pub max_transfer_bytes_on_message_in_disk: usize,
     /// Bytes of consume queue that one pull scans. Default: 16 000. Bounds: 20..=2 000 000.
     pub max_filter_message_size: usize,
@@ -143,9 +144,11 @@ pub struct BrokerConfig {
     pub access_message_in_memory_max_ratio: u64,
     /// Whether groups that read much from the disk are slowed down. Default: false.
     pub cold_data_flow_control_enable: bool,
-    /// Bytes that a group may read from the disk in 5 s then. Default: 3 MiB. Bounds: 0.. .
+    /// Bytes that a group may read from the disk in 5 s where `coldDataFlowControlEnable` is on. Default: 3 MiB.
+    /// Bounds: 0.. .
     pub cg_cold_read_threshold: i64,
-    /// Bytes that all groups may. Default: 100 MiB. Bounds: 0.. .
+    /// Bytes that all groups together may read from the disk in 5 s where `coldDataFlowControlEnable` is on.
+    /// Default: 100 MiB. Bounds: 0.. .
     pub global_cold_read_threshold: i64,
     /// Whether SQL92 filters are served. Default: true, unlike Java's.
     pub enable_property_filter: bool,
@@ -154,7 +157,7 @@ pub struct BrokerConfig {
     pub enable_calc_filter_bit_map: bool,
     /// Groups that filter one topic, as the bits for them are laid out. Default: 32. Bounds: 1..=100 000.
     pub expect_consumer_num_use_filter: u32,
-    /// How often the bits may say "perhaps" for "no", in per cent. Default: 20. Bounds: 1..=99.
+    /// How often the bits of SQL92 filters may say "perhaps" for "no", in per cent. Default: 20. Bounds: 1..=99.
     pub max_error_rate_of_bloom_filter: u32,
     /// How long the filter of a group that is gone is kept, in ms. Default: 24 hours. Bounds: 0.. .
     pub filter_data_clean_time_span: i64,
@@ -166,7 +169,7 @@ pub struct BrokerConfig {
     pub transaction_time_out: i64,
     /// Times a half message is asked about before it is given up. Default: 15. Bounds: 1..=1000.
     pub transaction_check_max: i32,
-    /// Time between two rounds of such questions, in ms. Default: 30 000. Bounds: 1.. .
+    /// Time between two rounds of questions about half messages, in ms. Default: 30 000. Bounds: 1.. .
     pub transaction_check_interval: i64,
     /// Transactions that may be open; further half messages are refused. Default: 16 777 216.
     /// Bounds: 1..=268 435 456.
@@ -196,14 +199,15 @@ pub struct BrokerConfig {
     pub start_accept_send_request_time_stamp: i64,
     /// Whether messages may name the time of their delivery. Default: true.
     pub timer_wheel_enable: bool,
-    /// How far ahead that time may be, in s. Default: 259 200 (3 days). Bounds: 1..=3 456 000 (40 days).
+    /// How far ahead the time of a delivery may be, in s. Default: 259 200 (3 days).
+    /// Bounds: 1..=3 456 000 (40 days).
     pub timer_max_delay_sec: i64,
     /// Messages due in one slot of the timer wheel from which some are refused; from twice as many on, all.
     /// Default: 2 147 483 647. Bounds: 1..=2 147 483 647.
     pub timer_congest_num_each_slot: i64,
     /// Whether RECALL_MESSAGE is served. Default: false.
     pub recall_message_enable: bool,
-    /// Whether it is while the broker may not be written to. Default: true.
+    /// Whether RECALL_MESSAGE is served while the broker may not be written to. Default: true.
     pub allow_recall_when_broker_not_writeable: bool,
     /// Pulls held by one queue. Default: 65 536. Bounds: 1..=1 000 000.
     pub held_pulls_max: usize,

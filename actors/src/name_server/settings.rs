@@ -44,7 +44,7 @@ pub struct NameServerConfig {
     pub support_acting_master: bool,
     /// Whether routes are refused for a while after the start. Default: false.
     pub need_wait_for_service: bool,
-    /// How long, in s. Default: 45.
+    /// How long routes are refused after the start where `needWaitForService` is on, in s. Default: 45.
     pub wait_seconds_for_service: i64,
 }
 
