@@ -5,19 +5,23 @@
 //! - the copy keeps body, flag, tags, keys, unique id and birth of the message, and the id and topic of the first;
 //! - what becomes of a message is decided in `next`, for those that are sent back and for those that consumers send
 //!   to their retry topic themselves;
-//! - messages that come together are stored together, in their order; one whose record or topic has to be waited for
-//!   holds up no other;
+//! - messages that come together are stored together; those of one group in the order in which they were sent back,
+//!   also where its topics are only being made or a record is read from the disk;
+//! - one that has to wait for its record or topic holds up no other group;
 //! - each is answered once, when its copy is stored or cannot be.
 //!
-//! Contents: `next` what becomes of a message, `copies` what is stored of it, `answers` the request.
+//! Contents: `next` what becomes of a message, `copies` what is stored of it, `in_order` who goes before whom,
+//! `answers` the request.
 
 pub mod answers;
 mod copies;
+mod in_order;
 pub mod next;
 
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
+use troupemq_codec::Text;
 use troupemq_codec::request::ConsumerSendMsgBackHeader;
 
 use crate::cast::BrokerCast;
@@ -26,6 +30,7 @@ use crate::held::Held;
 use crate::net::Refusal;
 use crate::together::{Together, WAITING_MAX};
 use copies::Copy;
+use in_order::{InOrder, Turn};
 
 /// Who waits for a message to be stored again.
 type Waiter = Held<Result<(), Refusal>>;
@@ -49,9 +54,13 @@ pub struct SendBack {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Prepared {
-    copy: Result<Option<Copy>, Refusal>,
-    reply: Waiter,
+    group: Text,
+    turn: Turn,
+    piece: Piece,
 }
+
+/// A copy, or nothing, or why there is none; and who waits for it.
+type Piece = (Result<Option<Copy>, Refusal>, Waiter);
 
 /// Store the copies that are there. Sent by the actor to itself.
 #[derive(Debug, Message)]
@@ -69,13 +78,29 @@ struct Stored(Vec<((Copy, Waiter), Result<(), Refusal>)>);
 #[derive(Debug)]
 pub struct Retry {
     cast: Arc<BrokerCast>,
+    awaited: InOrder<Piece>,
     copies: Together<(Copy, Waiter)>,
 }
 
 impl Retry {
     /// Stores what is sent back to `cast`.
     pub fn new(cast: Arc<BrokerCast>) -> Retry {
-        Retry { cast, copies: Together::default() }
+        Retry { cast, awaited: InOrder::default(), copies: Together::default() }
+    }
+
+    /// Goes on with a message whose copy is there, or that needs none.
+    fn go_on(&mut self, (copy, reply): Piece, context: &mut Context<Retry>) {
+        match copy {
+            Ok(Some(copy)) => {
+                if self.copies.add((copy, reply)) {
+                    context.notify(StoreCopies);
+                }
+            }
+            dropped_or_refused => {
+                self.copies.release();
+                reply.answer(dropped_or_refused.map(drop));
+            }
+        }
     }
 }
 
@@ -95,11 +120,11 @@ impl Handler<SendBack> for Retry {
             return reply.answer(Err(too_many()));
         }
         let (cast, retry) = (self.cast.clone(), context.address());
-        // Most need nothing that is not in memory: those come back in the order in which they were sent.
+        let (group, turn) = (header.group.clone(), self.awaited.turn(&header.group));
         actix::spawn(async move {
             let copy = copies::prepare(&cast, &header, version).await;
             // An actor that is gone needs no news: whoever waits learns that it has gone.
-            let _ = retry.send(Prepared { copy, reply }).await;
+            let _ = retry.send(Prepared { group, turn, piece: (copy, reply) }).await;
         });
     }
 }
@@ -107,17 +132,9 @@ impl Handler<SendBack> for Retry {
 impl Handler<Prepared> for Retry {
     type Result = ();
 
-    fn handle(&mut self, Prepared { copy, reply }: Prepared, context: &mut Context<Retry>) {
-        match copy {
-            Ok(Some(copy)) => {
-                if self.copies.add((copy, reply)) {
-                    context.notify(StoreCopies);
-                }
-            }
-            dropped_or_refused => {
-                self.copies.release();
-                reply.answer(dropped_or_refused.map(drop));
-            }
+    fn handle(&mut self, Prepared { group, turn, piece }: Prepared, context: &mut Context<Retry>) {
+        for piece in self.awaited.ready(&group, turn, piece) {
+            self.go_on(piece, context);
         }
     }
 }
