@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - a group that is in the directory has a coordinator, and is in the directory before its maker is answered;
-//! - a change that administration asked for is on disk before it is answered.
+//! - a change that administration asked for is on disk before it is answered;
+//! - who asks for leases of a group that is not there gets them, as in RocketMQ, and no group is made for it.
 //!
 //! Contents: `table` what exists and what may change.
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use actix::{Actor, Addr, Context, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
+use troupemq_codec::topic::MessageQueue;
 use troupemq_store::tables::TableFile;
 
 use crate::commit_log::MAILBOX;
@@ -22,7 +24,8 @@ use crate::directory::{Directory, GroupView};
 use crate::filters::Filters;
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
-use crate::rebalance::RebalanceCoordinator;
+use crate::rebalance::locks::ahead::AheadLocks;
+use crate::rebalance::{LockQueues, RebalanceCoordinator, UnlockQueues};
 use crate::saving::{Saving, in_background};
 use table::GroupTable;
 
@@ -60,6 +63,18 @@ pub struct ForbidReading {
     pub readable: Option<bool>,
 }
 
+/// Lease queues of a group that is not there. Sent by LOCK_BATCH_MQ; answered with what the client holds now, or with
+/// the group, if it has been made meanwhile.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Vec<MessageQueue>, Arc<GroupView>>")]
+pub struct LockAhead(pub Text, pub LockQueues);
+
+/// Give back leases of a group that is not there. Sent by UNLOCK_BATCH_MQ; answered with the group, if it has been made
+/// meanwhile.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), Arc<GroupView>>")]
+pub struct UnlockAhead(pub Text, pub UnlockQueues);
+
 /// The whole table. Sent by administration and by slaves.
 #[derive(Debug, Message)]
 #[rtype(result = "SubscriptionGroupTable")]
@@ -78,6 +93,8 @@ pub struct Groups {
     table: GroupTable,
     file: TableFile<SubscriptionGroupTable>,
     saving: Saving<Held<Saved>>,
+    /// Leases of groups that are not there.
+    ahead: AheadLocks,
     directory: Arc<Directory>,
     filters: Addr<Filters>,
     clock: NodeClock,
@@ -92,11 +109,12 @@ impl Groups {
         filters: Addr<Filters>,
         clock: NodeClock,
     ) -> Groups {
-        Groups { table, file, saving: Saving::default(), directory, filters, clock }
+        let (saving, ahead) = (Saving::default(), AheadLocks::default());
+        Groups { table, file, saving, ahead, directory, filters, clock }
     }
 
     /// Publishes a configuration; a group that is new gets its coordinator.
-    fn publish(&self, config: Arc<SubscriptionGroupConfig>) -> Arc<GroupView> {
+    fn publish(&mut self, config: Arc<SubscriptionGroupConfig>) -> Arc<GroupView> {
         if let Some(view) = self.directory.group(&config.group_name) {
             view.publish_config(config);
             self.directory.note_change();
@@ -105,7 +123,9 @@ impl Groups {
         let context = Context::<RebalanceCoordinator>::new();
         let view = Arc::new(GroupView::new(config, actix::AsyncContext::address(&context)));
         let (directory, filters) = (self.directory.clone(), self.filters.clone());
-        let coordinator = RebalanceCoordinator::new(view.clone(), directory, filters, self.clock.clone());
+        let locks = self.ahead.take(view.name()).unwrap_or_default();
+        let coordinator =
+            RebalanceCoordinator::new(view.clone(), locks, directory, filters, self.clock.clone());
         context.run(coordinator);
         self.directory.publish_group(view.clone());
         view
@@ -122,10 +142,10 @@ impl Groups {
         if !self.saving.begins() {
             return;
         }
-        let (file, bytes) = (self.file.clone(), self.file.encode(&self.table.table()));
+        let (file, table) = (self.file.clone(), self.table.clone());
         in_background(
             context,
-            move || file.write(&bytes),
+            move || file.save(&table.table()),
             |groups: &mut Groups, saved, context| {
                 for waiter in groups.saving.ended(&saved) {
                     waiter.answer(saved.clone());
@@ -148,7 +168,8 @@ impl Actor for Groups {
 
     fn started(&mut self, context: &mut Self::Context) {
         context.set_mailbox_capacity(MAILBOX);
-        for config in self.table.iter() {
+        let configs: Vec<_> = self.table.iter().cloned().collect();
+        for config in configs {
             let view = self.publish(config.clone());
             view.publish_forbidden(self.table.forbidden_to(&config.group_name));
         }
@@ -205,6 +226,30 @@ impl Handler<ForbidReading> for Groups {
         }
         let saved = changed.then(|| self.save_for(context));
         MessageResult((!self.table.is_reading_forbidden(&group, &topic), saved))
+    }
+}
+
+impl Handler<LockAhead> for Groups {
+    type Result = Result<Vec<MessageQueue>, Arc<GroupView>>;
+
+    fn handle(&mut self, LockAhead(group, wanted): LockAhead, _: &mut Self::Context) -> Self::Result {
+        if let Some(view) = self.directory.group(&group) {
+            return Err(view);
+        }
+        let now_ms = self.clock.0.now_ms();
+        Ok(self.ahead.lock((&group, &wanted.client_id), wanted.queues, now_ms))
+    }
+}
+
+impl Handler<UnlockAhead> for Groups {
+    type Result = Result<(), Arc<GroupView>>;
+
+    fn handle(&mut self, UnlockAhead(group, given): UnlockAhead, _: &mut Self::Context) -> Self::Result {
+        if let Some(view) = self.directory.group(&group) {
+            return Err(view);
+        }
+        self.ahead.unlock((&group, &given.client_id), &given.queues);
+        Ok(())
     }
 }
 

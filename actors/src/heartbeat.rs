@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Handler, Message};
+use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 
 use crate::commit_log::MAILBOX;
@@ -22,16 +22,16 @@ use crate::config::NodeClock;
 use crate::directory::{Directory, GroupView};
 use crate::net::LinkId;
 use crate::rebalance::MemberLeft;
-use clients::{Clients, Producer};
+use clients::{Clients, LeftOut, Producer};
 
 /// How often silent connections are looked for.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
 
 // ---- messages
 
-/// A heartbeat came. Sent by its handler; answered with the number of groups that were too many.
+/// A heartbeat came. Sent by its handler; answered with the groups that were too many.
 #[derive(Debug, Message)]
-#[rtype(result = "usize")]
+#[rtype(result = "LeftOut")]
 pub struct ClientBeat {
     /// The connection.
     pub link: LinkId,
@@ -138,10 +138,11 @@ impl Actor for HeartbeatScanner {
 }
 
 impl Handler<ClientBeat> for HeartbeatScanner {
-    type Result = usize;
+    type Result = MessageResult<ClientBeat>;
 
-    fn handle(&mut self, beat: ClientBeat, _: &mut Self::Context) -> usize {
-        self.clients.beat(beat.link, &beat.client, &beat.producer_groups, &beat.consumer_groups)
+    fn handle(&mut self, beat: ClientBeat, _: &mut Self::Context) -> Self::Result {
+        let ClientBeat { link, client, producer_groups, consumer_groups } = &beat;
+        MessageResult(self.clients.beat(*link, client, producer_groups, consumer_groups))
     }
 }
 
@@ -175,13 +176,13 @@ impl Handler<ProducersOf> for HeartbeatScanner {
 }
 
 impl Handler<AllProducers> for HeartbeatScanner {
-    type Result = actix::MessageResult<AllProducers>;
+    type Result = MessageResult<AllProducers>;
 
     fn handle(&mut self, _: AllProducers, _: &mut Self::Context) -> Self::Result {
         let groups = self.clients.producer_groups().map(|(group, links)| {
             (group.clone(), links.iter().map(|(link, producer)| (*link, producer.clone())).collect())
         });
-        actix::MessageResult(groups.collect())
+        MessageResult(groups.collect())
     }
 }
 

@@ -52,7 +52,7 @@ pub struct MemberLeft(pub LinkId);
 pub struct ClientIds;
 
 /// Lease these queues to a client. Sent by LOCK_BATCH_MQ; the answer names those it holds now.
-#[derive(Debug, Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "Vec<MessageQueue>")]
 pub struct LockQueues {
     /// Who asks.
@@ -62,7 +62,7 @@ pub struct LockQueues {
 }
 
 /// Give leases back. Sent by UNLOCK_BATCH_MQ.
-#[derive(Debug, Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct UnlockQueues {
     /// Who gives back.
@@ -133,14 +133,15 @@ pub struct RebalanceCoordinator {
 }
 
 impl RebalanceCoordinator {
-    /// The coordinator of the group that `view` publishes.
+    /// The coordinator of the group that `view` publishes, with the leases that were given before.
     pub fn new(
         view: Arc<GroupView>,
+        locks: Locks,
         directory: Arc<Directory>,
         filters: Addr<Filters>,
         clock: NodeClock,
     ) -> RebalanceCoordinator {
-        let (members, locks, awaited) = (Members::default(), Locks::default(), Awaited::default());
+        let (members, awaited) = (Members::default(), Awaited::default());
         RebalanceCoordinator { view, directory, filters, is_untold: false, clock, members, locks, awaited }
     }
 
@@ -163,6 +164,13 @@ impl RebalanceCoordinator {
         let online = self.view.online();
         let version = |topic: &str| Some(online.as_ref()?.subscriptions.get(topic)?.version);
         self.awaited.tell(version);
+    }
+
+    /// Says that two members do not read the same: the newer subscription counts for both.
+    fn tell_difference(&self, link: LinkId, other: LinkId) {
+        let name = |link| self.members.client_id(link).map_or("", Text::as_str);
+        tracing::warn!(group = %self.view.name(), client = name(link), other = name(other),
+            "members of a group read other topics or by other filters: what one does not read may be skipped");
     }
 
     /// Tells every member that the queues are to be divided anew (NOTIFY_CONSUMER_IDS_CHANGED).
@@ -192,7 +200,11 @@ impl Handler<MemberBeat> for RebalanceCoordinator {
     type Result = MessageResult<MemberBeat>;
 
     fn handle(&mut self, MemberBeat(beat): MemberBeat, _: &mut Self::Context) -> Self::Result {
+        let link = beat.link;
         let changed = self.members.beat(beat);
+        if let Some(other) = changed.differs_from {
+            self.tell_difference(link, other);
+        }
         self.publish();
         if changed.members_or_topics {
             self.notify();

@@ -33,8 +33,8 @@ pub const BUILT_IN: [&str; 8] = [
     "CID_RMQ_SYS_TRANS",
 ];
 
-/// All groups with their version.
-#[derive(Debug)]
+/// All groups with their version. A clone shares their configurations.
+#[derive(Debug, Clone)]
 pub struct GroupTable {
     groups: BTreeMap<Text, Arc<SubscriptionGroupConfig>>,
     forbidden: BTreeMap<Text, BTreeMap<Text, i32>>,

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - when a heartbeat is answered, its groups are published: a pull behind it finds them;
-//! - a group that may not be made is left out, the heartbeat of the others counts.
+//! - a group that may not be made, or is one too many for its connection, is left out; the heartbeat of the others
+//!   counts.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{CheckClientBody, HeartBeatReplyHeader, UnregisterClientHeader};
 use troupemq_codec::{CodecError, Command, ResponseCode, Text};
 
-use super::clients::Producer;
+use super::clients::{GROUPS_PER_LINK_MAX, LeftOut, Producer};
 use super::{ClientBeat, ClientLeft};
 use crate::cast::BrokerCast;
 use crate::directory::GroupView;
 use crate::groups::EnsureGroup;
-use crate::net::{Answer, Call, Refusal};
-use crate::rebalance::members::{Beat, Changed, Member};
+use crate::net::{Answer, Call, LinkId, Refusal};
+use crate::rebalance::members::{Beat, Changed, MEMBERS_MAX, Member};
 use crate::rebalance::{MemberBeat, MemberLeft};
 use crate::topic::UNIT_SUBSCRIBED;
 use crate::topic::names::retry_topic;
@@ -50,12 +51,35 @@ pub async fn heart_beat(cast: &BrokerCast, call: &Call) -> Answer {
     };
     let producer_groups = data.producer_data_set.iter().map(|one| one.group_name.clone()).collect();
     let link = call.link.id();
-    cast.heartbeats.send(ClientBeat { link, client, producer_groups, consumer_groups }).await?;
+    let left_out =
+        cast.heartbeats.send(ClientBeat { link, client, producer_groups, consumer_groups }).await?;
+    leave(cast, link, &left_out).await?;
     let took_ms = cast.clock().nanos().saturating_sub(began) / 1_000_000;
     cast.stats.beat(data.consumer_data_set.len(), data.producer_data_set.len(), took_ms);
     let header =
         HeartBeatReplyHeader { supports_v2: Some(true), subscription_changed: Some(subscription_changed) };
-    Ok(Command::response(ResponseCode::SUCCESS).with_header(&header))
+    let answer = Command::response(ResponseCode::SUCCESS).with_header(&header);
+    Ok(if left_out.count() == 0 { answer } else { answer.with_remark(too_many(&left_out)) })
+}
+
+/// Takes a connection out of the groups that it may not speak for: nobody would when it is gone.
+async fn leave(cast: &BrokerCast, link: LinkId, left_out: &LeftOut) -> Result<(), Refusal> {
+    for group in &left_out.consumers {
+        if let Some(view) = cast.directory.group(group) {
+            view.coordinator().send(MemberLeft(link)).await?;
+        }
+    }
+    if left_out.count() > 0 {
+        tracing::warn!(link = link.0, remark = too_many(left_out), "groups are left out of a heartbeat");
+    }
+    Ok(())
+}
+
+/// Why groups are left out.
+fn too_many(left_out: &LeftOut) -> String {
+    let (count, limit) = (left_out.count(), GROUPS_PER_LINK_MAX);
+    let first = left_out.consumers.first().or(left_out.producers.first()).map_or("", Text::as_str);
+    format!("{count} of its groups, from {first} on, are left out: a connection speaks for {limit} at most")
 }
 
 async fn member_beat(
@@ -90,7 +114,11 @@ async fn member_beat(
         subscriptions: (!data.without_sub).then(|| consumer.subscription_data_set.clone()),
         fingerprint: data.heartbeat_fingerprint,
     };
-    Ok(group.coordinator().send(MemberBeat(beat)).await?)
+    let changed = group.coordinator().send(MemberBeat(beat)).await?;
+    if changed.refused {
+        return Err(Refusal::busy(format_args!("{MEMBERS_MAX} connections of the group, its limit")));
+    }
+    Ok(changed)
 }
 
 /// Whether one of the topics that are subscribed is an ordered one: then the retry topic is one too.

@@ -21,6 +21,23 @@ pub const SILENCE_MS: i64 = 120_000;
 /// Producer groups that one connection may speak for.
 pub const GROUPS_PER_LINK_MAX: usize = 4096;
 
+/// Groups that a connection may not speak for, since it does for as many as it may.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// Groups that it consumes for.
+    pub consumers: Vec<Text>,
+    /// Groups that it produces for.
+    pub producers: Vec<Text>,
+}
+
+impl LeftOut {
+    /// How many they are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.consumers.len() + self.producers.len()
+    }
+}
+
 /// One connection of a producer group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Producer {
@@ -52,25 +69,25 @@ pub struct Clients {
 
 impl Clients {
     /// Takes a heartbeat in: the connection lives and speaks for these producer and consumer groups.
-    /// Groups beyond [`GROUPS_PER_LINK_MAX`] are left out; tells how many were.
+    /// Groups beyond [`GROUPS_PER_LINK_MAX`] are left out, and told.
     pub fn beat(
         &mut self,
         link: LinkId,
         producer: &Producer,
         producer_groups: &[Text],
         consumer_groups: &[Text],
-    ) -> usize {
+    ) -> LeftOut {
         let seen = self.links.entry(link).or_default();
         seen.last_ms = producer.seen_ms;
-        let mut left_out = add(&mut seen.consumers, consumer_groups);
-        left_out += add(&mut seen.producers, producer_groups);
+        let consumers = add(&mut seen.consumers, consumer_groups);
+        let producers = add(&mut seen.producers, producer_groups);
         if !seen.producers.is_empty() {
             self.by_client.insert(producer.client_id.clone(), link);
         }
         for group in producer_groups.iter().filter(|group| seen.producers.contains(*group)) {
             self.producers.entry(group.clone()).or_default().insert(link, producer.clone());
         }
-        left_out
+        LeftOut { consumers, producers }
     }
 
     /// The connection no longer speaks for a producer group.
@@ -149,13 +166,13 @@ impl Clients {
     }
 }
 
-fn add(known: &mut BTreeSet<Text>, groups: &[Text]) -> usize {
-    let mut left_out = 0;
+fn add(known: &mut BTreeSet<Text>, groups: &[Text]) -> Vec<Text> {
+    let mut left_out = Vec::new();
     for group in groups {
         if known.len() < GROUPS_PER_LINK_MAX {
             known.insert(group.clone());
         } else if !known.contains(group) {
-            left_out += 1;
+            left_out.push(group.clone());
         }
     }
     left_out
@@ -238,7 +255,12 @@ mod tests {
     fn a_connection_speaks_for_a_bounded_number_of_groups() {
         let mut clients = Clients::default();
         let groups: Vec<Text> = (0..=GROUPS_PER_LINK_MAX).map(|n| text(&format!("g{n}"))).collect();
-        assert_eq!(clients.beat(LinkId(1), &producer("a", 0), &groups, &[]), 1);
+        let last = groups[GROUPS_PER_LINK_MAX..].to_vec();
+        let left_out = clients.beat(LinkId(1), &producer("a", 0), &groups, &[]);
+        assert_eq!(left_out, LeftOut { producers: last.clone(), consumers: Vec::new() });
         assert_eq!(clients.producer_groups().count(), GROUPS_PER_LINK_MAX);
+        let left_out = clients.beat(LinkId(1), &producer("a", 0), &[], &groups);
+        assert_eq!(left_out, LeftOut { producers: Vec::new(), consumers: last });
+        assert_eq!(clients.gone(LinkId(1)).len(), GROUPS_PER_LINK_MAX);
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::{
@@ -13,11 +14,13 @@ use troupemq_codec::request::{
     QueryConsumerOffset, QueryConsumerOffsetHeader, QueryConsumerOffsetReplyHeader, UnlockBatchMq,
     UpdateConsumerOffset, UpdateConsumerOffsetHeader,
 };
-use troupemq_codec::topic::MessageQueue;
+use troupemq_codec::topic::{MessageQueue, TopicConfig, TopicConfigTable};
 use troupemq_codec::{Command, Request, ResponseCode, Text};
+use troupemq_store::tables::TableFile;
 
+use crate::heartbeat::clients::GROUPS_PER_LINK_MAX;
 use crate::offsets::ResetOffsets;
-use crate::testing::{Client, pull_header, request, start_broker};
+use crate::testing::{Client, pull_header, request, start_broker, until};
 
 const GROUP: &str = "readers";
 
@@ -136,29 +139,111 @@ fn a_group_that_only_pulls_is_known_so_that_its_commits_count() {
     assert_eq!(query(&mut client, 0, None), Ok(1));
 }
 
+/// Makes groups with their retry topics before the broker starts: while it runs each takes a write to the disk.
+fn there_before(dir: &std::path::Path, names: &[String]) {
+    let (file, mut groups) = TableFile::<SubscriptionGroupTable>::open(dir).expect("no table");
+    let (topics_file, mut topics) = TableFile::<TopicConfigTable>::open(dir).expect("no table");
+    for name in names {
+        let group_name = Text::from(name.as_str());
+        let config =
+            SubscriptionGroupConfig { group_name: group_name.clone(), ..SubscriptionGroupConfig::default() };
+        groups.subscription_group_table.insert(group_name, config);
+        let topic_name = Text::from(format!("%RETRY%{name}"));
+        let config = TopicConfig { topic_name: topic_name.clone(), ..TopicConfig::default() };
+        topics.topic_config_table.insert(topic_name, config);
+    }
+    file.save(&groups).expect("groups are saved");
+    topics_file.save(&topics).expect("topics are saved");
+}
+
+/// A connection that speaks for more groups than it may leaves nothing behind in any of them.
+#[test]
+fn a_connection_is_no_member_of_the_groups_that_are_too_many_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..GROUPS_PER_LINK_MAX).map(|number| format!("g{number}")).collect();
+    there_before(dir.path(), &names);
+    let node = start_broker(dir.path());
+    let (mut client, mut greedy) = (Client::of(&node), Client::of(&node));
+    let named = |name: String| ConsumerData { group_name: Text::from(name), ..ConsumerData::default() };
+    let beat = |groups: Vec<ConsumerData>| {
+        let data = HeartbeatData {
+            client_id: Text::from("greedy"),
+            consumer_data_set: groups,
+            ..HeartbeatData::default()
+        };
+        Command::request::<HeartBeat>(&Default::default()).with_body(to_fastjson(&data).into())
+    };
+    assert_eq!(greedy.call_past_notices(beat(names.into_iter().map(named).collect())).remark, None);
+    let answer = greedy.call_past_notices(beat(vec![named(GROUP.to_owned())]));
+    let told = answer.remark.clone().unwrap_or_default();
+    assert_eq!(answer.code, 0, "{told}");
+    assert_eq!(
+        told.as_str(),
+        "1 of its groups, from readers on, are left out: a connection speaks for 4096 at most"
+    );
+    assert!(members(&mut client).is_empty(), "nobody would end its membership with its connection");
+    drop(greedy);
+    until("the others end with it", || {
+        node.broker().unwrap().directory.group("g0").is_none_or(|view| view.online().is_none())
+    });
+    node.stop_and_wait().expect("a clean stop");
+}
+
+fn lock(group: &str, client_id: &str, queue: &MessageQueue) -> Command {
+    let body = LockBody {
+        client_id: Text::from(client_id),
+        consumer_group: Text::from(group),
+        queues: vec![queue.clone()],
+        only_this_broker: false,
+    };
+    Command::request::<LockBatchMq>(&Default::default()).with_body(to_fastjson(&body).into())
+}
+
+/// The queues that the answer to a lock names.
+fn locked(answer: Command) -> Vec<MessageQueue> {
+    assert_eq!(answer.code, 0, "{answer:?}");
+    from_loose::<LockReplyBody>(&answer.body).unwrap().locked
+}
+
 #[test]
 fn one_client_holds_a_queue_until_it_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let node = start_broker(dir.path());
     let (mut first, mut second) = (Client::of(&node), Client::of(&node));
+    first.call_past_notices(beat("a", "T"));
     let queue = MessageQueue { topic: Text::from("T"), broker_name: Text::from("b"), queue_id: 0 };
-    let lock = |client_id: &str| {
-        let body = LockBody {
-            client_id: Text::from(client_id),
-            consumer_group: Text::from(GROUP),
-            queues: vec![queue.clone()],
-            only_this_broker: false,
-        };
-        Command::request::<LockBatchMq>(&Default::default()).with_body(to_fastjson(&body).into())
-    };
-    let locked = |answer: Command| from_loose::<LockReplyBody>(&answer.body).unwrap().locked;
-    assert_eq!(locked(first.call(lock("a"))), std::slice::from_ref(&queue));
+    let lock = |client_id: &str| lock(GROUP, client_id, &queue);
+    assert_eq!(locked(first.call_past_notices(lock("a"))), std::slice::from_ref(&queue));
     assert!(locked(second.call(lock("b"))).is_empty());
     // A stranger can neither take the queue nor give it away.
     let strangers = Command { code: UnlockBatchMq::CODE, ..lock("stranger") };
     assert_eq!(second.call(strangers).code, 0);
     assert!(locked(second.call(lock("stranger"))).is_empty());
-    assert_eq!(locked(first.call(lock("a"))), [queue]);
+    assert_eq!(locked(first.call_past_notices(lock("a"))), [queue]);
+}
+
+/// 3.6 #49: leases know no groups.
+#[test]
+fn who_locks_for_a_group_that_is_not_there_holds_its_queues_and_makes_no_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let (mut first, mut second) = (Client::of(&node), Client::of(&node));
+    let queue = MessageQueue { topic: Text::from("T"), broker_name: Text::from("b"), queue_id: 0 };
+    for group in [GROUP, "no name of a group!"] {
+        assert_eq!(locked(first.call(lock(group, "a", &queue))), std::slice::from_ref(&queue), "{group}");
+        assert!(locked(second.call(lock(group, "b", &queue))).is_empty(), "{group}");
+        assert!(node.broker().unwrap().directory.group(group).is_none(), "{group} is not made for it");
+    }
+    // Once it is there its leases go on.
+    second.call_past_notices(beat("b", "T"));
+    assert!(node.broker().unwrap().directory.group(GROUP).is_some());
+    assert!(locked(second.call_past_notices(lock(GROUP, "b", &queue))).is_empty());
+    assert_eq!(locked(first.call(lock(GROUP, "a", &queue))), std::slice::from_ref(&queue));
+    let unlock = |group| Command { code: UnlockBatchMq::CODE, ..lock(group, "a", &queue) };
+    for group in [GROUP, "no name of a group!"] {
+        assert_eq!(first.call(unlock(group)).code, 0);
+        assert_eq!(locked(second.call_past_notices(lock(group, "b", &queue))), std::slice::from_ref(&queue));
+    }
 }
 
 #[test]

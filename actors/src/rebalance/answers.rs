@@ -2,7 +2,8 @@
 //! (RocketMQ: `ConsumerManageProcessor`, `AdminBrokerProcessor`).
 //!
 //! Invariants:
-//! - locking and unlocking never fail: the answer names what the client holds now.
+//! - locking and unlocking never fail: the answer names what the client holds now; a group that is not there is as any
+//!   other in this.
 
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::{ConsumerList, GetConsumerListByGroupHeader, LockBody, LockReplyBody};
@@ -10,7 +11,7 @@ use troupemq_codec::{Command, ResponseCode};
 
 use super::{ClientIds, LockQueues, UnlockQueues};
 use crate::cast::BrokerCast;
-use crate::heartbeat::answers::group_view;
+use crate::groups::{LockAhead, UnlockAhead};
 use crate::net::{Answer, Call, Refusal};
 
 /// Answers GET_CONSUMER_LIST_BY_GROUP.
@@ -30,13 +31,15 @@ pub async fn consumer_list(cast: &BrokerCast, call: &Call) -> Answer {
 
 /// Answers LOCK_BATCH_MQ.
 pub async fn lock_batch(cast: &BrokerCast, call: &Call) -> Answer {
-    let body: LockBody = from_loose(&call.command.body)?;
-    let locked = match group_view(cast, &body.consumer_group).await {
-        Ok(view) => {
-            let wanted = LockQueues { client_id: body.client_id, queues: body.queues };
-            view.coordinator().send(wanted).await?
-        }
-        Err(_unknown_group) => Vec::new(),
+    let LockBody { client_id, consumer_group: group, queues, .. } = from_loose(&call.command.body)?;
+    let wanted = LockQueues { client_id, queues };
+    let made = match cast.directory.group(&group) {
+        Some(view) => Err(view),
+        None => cast.groups.send(LockAhead(group, wanted.clone())).await?,
+    };
+    let locked = match made {
+        Ok(locked) => locked,
+        Err(view) => view.coordinator().send(wanted).await?,
     };
     let reply = to_fastjson(&LockReplyBody { locked });
     Ok(Command::response(ResponseCode::SUCCESS).with_body(reply.into()))
@@ -44,9 +47,14 @@ pub async fn lock_batch(cast: &BrokerCast, call: &Call) -> Answer {
 
 /// Answers UNLOCK_BATCH_MQ.
 pub async fn unlock_batch(cast: &BrokerCast, call: &Call) -> Answer {
-    let body: LockBody = from_loose(&call.command.body)?;
-    if let Some(view) = cast.directory.group(&body.consumer_group) {
-        view.coordinator().send(UnlockQueues { client_id: body.client_id, queues: body.queues }).await?;
+    let LockBody { client_id, consumer_group: group, queues, .. } = from_loose(&call.command.body)?;
+    let given = UnlockQueues { client_id, queues };
+    let made = match cast.directory.group(&group) {
+        Some(view) => Err(view),
+        None => cast.groups.send(UnlockAhead(group, given.clone())).await?,
+    };
+    if let Err(view) = made {
+        view.coordinator().send(given).await?;
     }
     Ok(Command::response(ResponseCode::SUCCESS))
 }

@@ -5,7 +5,13 @@
 //! - asking again renews: a lease lives 60 s from its last renewal, clients renew every 20 s;
 //! - a request never fails for the queues it does not get: it succeeds with the rest.
 //!
+//! - leases know no groups: one that is made later finds those that were given before.
+//!
+//! Contents: `ahead` leases for groups that are not there.
+//!
 //! Deliberately absent: fairness. Whoever asks first after the end of a lease gets the queue.
+
+pub mod ahead;
 
 use std::collections::HashMap;
 
@@ -51,7 +57,7 @@ impl Locks {
             }
             Some(_) => false,
             None if full => {
-                self.leases.retain(|_, lease| lease.is_live(now_ms));
+                self.drop_expired(now_ms);
                 self.leases.len() < LEASES_MAX && self.lock_one(client_id, queue, now_ms)
             }
             None => {
@@ -68,6 +74,16 @@ impl Locks {
                 self.leases.remove(queue);
             }
         }
+    }
+
+    /// How many leases there are, expired ones included.
+    fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Drops expired leases.
+    fn drop_expired(&mut self, now_ms: i64) {
+        self.leases.retain(|_, lease| lease.is_live(now_ms));
     }
 
     /// Whether any lease is unexpired. Then a failed message of the group is an orderly one, and a resend

@@ -4,9 +4,11 @@
 //! - a member is a connection: two connections with one client id are two members, listed once;
 //! - a subscription is replaced only by one with a greater version; a topic no longer named is dropped;
 //! - a change is a new connection, a topic more or a topic less: only these call for a rebalance, and all of them do;
-//! - what a group reads is forgotten with its last member: the next one begins it anew, whatever its versions are.
+//! - what a group reads is forgotten with its last member: the next one begins it anew, whatever its versions are;
+//! - a member that reads otherwise than another is told once: messages of such a group are skipped, or read by none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use troupemq_codec::Text;
 use troupemq_codec::heartbeat_data::{ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData};
@@ -56,6 +58,8 @@ pub struct Changed {
     pub fingerprint: bool,
     /// The group is full, the connection was not taken.
     pub refused: bool,
+    /// From now on the member reads otherwise than this one.
+    pub differs_from: Option<LinkId>,
 }
 
 /// Members and subscriptions of one consumer group.
@@ -63,6 +67,10 @@ pub struct Changed {
 pub struct Members {
     members: BTreeMap<LinkId, Member>,
     subscriptions: BTreeMap<Text, SubscriptionData>,
+    /// What each connection said it reads, in short; not of those that never said it.
+    prints: BTreeMap<LinkId, u64>,
+    /// How many connections said the same.
+    alike: HashMap<u64, usize>,
     kind: Option<(ConsumeType, MessageModel, ConsumeFromWhere)>,
     fingerprint: i32,
 }
@@ -78,12 +86,38 @@ impl Members {
         self.kind = Some((beat.consume_type, beat.message_model, beat.consume_from_where));
         let Some(subscriptions) = beat.subscriptions else {
             let fingerprint = self.fingerprint != beat.fingerprint;
-            return Changed { members_or_topics: is_new, fingerprint, refused: false };
+            return Changed { members_or_topics: is_new, fingerprint, ..Changed::default() };
         };
         let fingerprint = beat.fingerprint == 0 || self.fingerprint != beat.fingerprint;
         self.fingerprint = beat.fingerprint;
+        let differs_from = self.compare(beat.link, &subscriptions);
         let topics = self.subscribe(subscriptions);
-        Changed { members_or_topics: is_new || topics, fingerprint, refused: false }
+        Changed { members_or_topics: is_new || topics, fingerprint, differs_from, refused: false }
+    }
+
+    /// A member that reads otherwise than `link`, if that has just said something new.
+    fn compare(&mut self, link: LinkId, reads: &[SubscriptionData]) -> Option<LinkId> {
+        let print = print_of(reads);
+        if self.prints.get(&link) == Some(&print) {
+            return None;
+        }
+        self.forget_print(link);
+        self.prints.insert(link, print);
+        *self.alike.entry(print).or_default() += 1;
+        if self.alike.len() == 1 {
+            return None;
+        }
+        self.prints.iter().find(|(_, other)| **other != print).map(|(other, _)| *other)
+    }
+
+    fn forget_print(&mut self, link: LinkId) {
+        let Some(print) = self.prints.remove(&link) else { return };
+        if let Some(count) = self.alike.get_mut(&print) {
+            *count -= 1;
+            if *count == 0 {
+                self.alike.remove(&print);
+            }
+        }
     }
 
     fn subscribe(&mut self, wanted: Vec<SubscriptionData>) -> bool {
@@ -106,10 +140,17 @@ impl Members {
     /// Removes a connection; tells whether it was a member.
     pub fn leave(&mut self, link: LinkId) -> bool {
         let was_member = self.members.remove(&link).is_some();
+        self.forget_print(link);
         if self.members.is_empty() {
             *self = Members::default();
         }
         was_member
+    }
+
+    /// The client id of a connection, if it is a member.
+    #[must_use]
+    pub fn client_id(&self, link: LinkId) -> Option<&Text> {
+        self.members.get(&link).map(|member| &member.client_id)
     }
 
     /// Whether a connection is a member.
@@ -161,6 +202,16 @@ impl Members {
     pub fn is_broadcast(&self) -> bool {
         self.kind.is_some_and(|(_, model, _)| model == MessageModel::Broadcasting)
     }
+}
+
+/// What is read, in short: the same for the same topics with the same filters.
+fn print_of(reads: &[SubscriptionData]) -> u64 {
+    let mut parts: Vec<_> =
+        reads.iter().map(|one| (&*one.topic, &*one.expression_type, &*one.sub_string)).collect();
+    parts.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -217,6 +268,33 @@ mod tests {
         assert!(members.subscriptions().is_empty() && members.kind().is_none());
         members.beat(beat(3, "a", &[("t", 4)]));
         assert_eq!(members.subscriptions()["t"].sub_version, 4, "a clock that is behind counts too");
+    }
+
+    #[test]
+    fn a_member_that_reads_otherwise_than_another_is_told_once_for_each_thing_it_says() {
+        let mut members = Members::default();
+        let mut differs = |link, topics: &[(&str, &str)]| {
+            let reads = topics.iter().map(|(topic, tags)| SubscriptionData {
+                sub_string: Text::from(*tags),
+                ..subscription(topic, 1)
+            });
+            let subscriptions = Some(reads.collect());
+            members.beat(Beat { subscriptions, ..beat(link, "c", &[]) }).differs_from
+        };
+        assert_eq!(differs(1, &[("t", "a"), ("u", "*")]), None);
+        assert_eq!(differs(2, &[("u", "*"), ("t", "a")]), None, "the same in another order");
+        assert_eq!(differs(2, &[("t", "b"), ("u", "*")]), Some(LinkId(1)), "another filter");
+        assert_eq!(differs(2, &[("t", "b"), ("u", "*")]), None, "it was told");
+        assert_eq!(differs(3, &[("t", "a")]), Some(LinkId(1)), "a topic less");
+        assert_eq!(differs(2, &[("t", "a"), ("u", "*")]), Some(LinkId(3)));
+        members.leave(LinkId(3));
+        let full = |link| Beat { subscriptions: Some(vec![subscription("v", 9)]), ..beat(link, "c", &[]) };
+        for link in [1, 2] {
+            members.leave(LinkId(link));
+        }
+        assert_eq!(members.beat(full(1)).differs_from, None, "those that left are not compared with");
+        let short = Beat { subscriptions: None, fingerprint: 7, ..beat(2, "c", &[]) };
+        assert_eq!(members.beat(short).differs_from, None, "who says nothing");
     }
 
     #[test]

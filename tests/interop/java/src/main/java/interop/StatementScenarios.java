@@ -46,7 +46,10 @@ final class StatementScenarios {
         list.suite("everyday");
         list.add("send-pop-mark", "3.1 #10: a pop mark that a producer sends is not stored", StatementScenarios::popMark);
         list.add("answer-form", "3.12 #119: an answer has the number and the form of its request", StatementScenarios::answerForm);
-        list.add("lock-what-is-free", "3.6 #48, #49: a lock request gets the free queues, and after an unlock the rest", StatementScenarios::locks);
+        list.add("lock-what-is-free", "3.6 #48, #49: a lock request gets the free queues, and after an unlock the rest",
+            bed -> locks(bed, bed.name("g")));
+        list.add("lock-unknown-group", "3.6 #49: leases know no groups: one that cannot be made has them as any other",
+            bed -> locks(bed, "no name of a group! " + bed.name("g")));
         list.add("group-nobody", "3.6 #51: who asks for the members of a group without any is told 1", StatementScenarios::nobody);
         list.add("group-told", "3.6 #50: members are told at once of who comes, goes, or reads other topics", StatementScenarios::told);
         list.add("group-newer-subscription", "3.6 #53: the newer subscription counts, whoever tells his last", StatementScenarios::newerSubscription);
@@ -97,9 +100,8 @@ final class StatementScenarios {
             .collect(Collectors.toCollection(TreeSet::new));
     }
 
-    private static void locks(Bed bed) throws Exception {
+    private static void locks(Bed bed, String group) throws Exception {
         String topic = bed.topic(4);
-        String group = bed.name("g");
         String broker = bed.brokerName();
         Raw raw = new Raw(bed);
         interface Asks {
