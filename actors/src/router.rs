@@ -109,7 +109,7 @@ async fn broker(cast: &BrokerCast, call: &Call) -> Answer {
         SearchOffsetByTimestamp::CODE => offsets::answers::search_by_time(cast, call).await,
         GetMaxOffset::CODE => offsets::answers::max(cast, call),
         GetMinOffset::CODE => offsets::answers::min(cast, call),
-        GetEarliestMsgStoretime::CODE => offsets::answers::earliest_store_time(cast, call),
+        GetEarliestMsgStoretime::CODE => offsets::answers::earliest_store_time(cast, call).await,
         QueryMessage::CODE => query::query_message(cast, call).await,
         ViewMessageById::CODE => query::view_message_by_id(cast, call).await,
         UpdateAndCreateTopic::CODE => topic::update_topic(cast, call).await,

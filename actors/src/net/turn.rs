@@ -2,10 +2,13 @@
 //!
 //! Invariants:
 //! - the sends of a turn are one batch, and one batch is in flight;
+//! - requests begin in the order in which they came: what a client says last, before it leaves, it says as a member;
 //! - a heart-beat is finished before the next request is looked at;
 //! - what the peer sends is never trusted: a frame that cannot be parsed ends the connection.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use troupemq_codec::{Command, CommandView};
@@ -170,9 +173,12 @@ impl Turn {
             command = other;
         }
         let in_order = wire.served.is_in_order(command.code);
-        let answering = wire.served.answer(Call { command: command.clone(), link: wire.link.clone() });
-        if in_order {
-            let given = answering.await;
+        let mut answering = wire.served.answer(Call { command: command.clone(), link: wire.link.clone() });
+        let begun = match in_order {
+            true => Poll::Ready(answering.as_mut().await),
+            false => poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await,
+        };
+        if let Poll::Ready(given) = begun {
             answer(&wire, &command, given);
             return Ok(());
         }

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - every test has its own node, folder and ports.
 
+use bytes::BytesMut;
 use troupemq_codec::heartbeat_data::{ConsumeType, ConsumerData};
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::message::Message;
@@ -11,8 +12,8 @@ use troupemq_codec::request::{
     GetEarliestMsgStoretimeHeader, GetMaxOffset, GetMaxOffsetHeader, GetMinOffset, GetMinOffsetHeader,
     InvokeBrokerToResetOffset, InvokeBrokerToResetOffsetHeader, PULL_COMMITS_OFFSET, PullMessage,
     PullMessageHeader, QueryConsumerOffset, QueryConsumerOffsetHeader, ResetConsumerClientOffset,
-    ResetOffsetBody, SearchOffsetByTimestamp, SearchOffsetByTimestampHeader, UpdateConsumerOffset,
-    UpdateConsumerOffsetHeader,
+    ResetOffsetBody, SearchOffsetByTimestamp, SearchOffsetByTimestampHeader, UnregisterClient,
+    UnregisterClientHeader, UpdateConsumerOffset, UpdateConsumerOffsetHeader,
 };
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 
@@ -104,6 +105,44 @@ fn a_member_that_commits_late_is_ignored_and_reported_and_a_seek_is_not() {
     pull(&mut client, 3);
     assert_eq!(commit(&mut client, 4).remark, None, "the consumer has sought to 3");
     assert_eq!(progress(&mut client, GROUP), Some(4));
+}
+
+/// 3.8 #72: as a client does that stops; another member has had its queue for long.
+#[test]
+fn a_member_that_commits_late_and_leaves_at_once_is_ignored_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, mut other) = ten(dir.path());
+    assert_eq!(commit(&mut other, 9).remark, None);
+    let late = UpdateConsumerOffsetHeader {
+        group: Text::from(GROUP),
+        topic: Text::from("T"),
+        queue_id: 0,
+        queue_offset: 4,
+    };
+    let leaves = UnregisterClientHeader {
+        client_id: Text::from("client"),
+        producer_group: None,
+        consumer_group: Some(Text::from(GROUP)),
+    };
+    for _ in 0..50 {
+        let mut member = Client::of(&node);
+        join(&mut member);
+        // Both are in the socket before the first is looked at.
+        let mut out = BytesMut::new();
+        let requests = [request::<UpdateConsumerOffset>(&late), request::<UnregisterClient>(&leaves)];
+        for (opaque, mut request) in (1..).zip(requests) {
+            request.opaque = opaque;
+            request.encode(&mut out);
+        }
+        member.write(&out);
+        let mut answers = 0;
+        while answers < 2 {
+            answers += usize::from(member.receive().expect("each is answered").is_response());
+        }
+        assert_eq!(progress(&mut other, GROUP), Some(9));
+    }
+    assert_eq!(node.broker().unwrap().stats.read().ignored_commits, 50);
+    node.stop_and_wait().expect("a clean stop");
 }
 
 /// 3.9: a push consumer that resets itself asks for an offset by time, commits what it holds for some seconds more,

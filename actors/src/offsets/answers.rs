@@ -93,9 +93,11 @@ pub async fn update(cast: &BrokerCast, call: &Call) -> Answer {
     let of = GroupQueue { group: header.group, topic: header.topic, queue_id: header.queue_id };
     let queue_offset = header.queue_offset;
     let commit = CommitOffset { of: of.clone(), queue_offset };
+    // Asked before it is known to matter: a member that leaves right behind its commit is one as it commits.
+    let reads_where_put = view.coordinator().send(ReadsWherePut(link));
     let mut committed = cast.offsets.send(commit).await?;
     let is_behind = matches!(committed, Committed::Backward { .. });
-    if is_behind && !view.coordinator().send(ReadsWherePut(link)).await? {
+    if is_behind && !reads_where_put.await? {
         // A pull consumer sets its own positions, and who does not consume at all is a tool: none of them is late.
         let commit = CommitOffset { of: of.clone(), queue_offset };
         committed = cast.offsets.send(MoveOffset(commit)).await?;
@@ -186,19 +188,16 @@ pub fn min(cast: &BrokerCast, call: &Call) -> Answer {
 }
 
 /// Answers GET_EARLIEST_MSG_STORETIME.
-pub fn earliest_store_time(cast: &BrokerCast, call: &Call) -> Answer {
+pub async fn earliest_store_time(cast: &BrokerCast, call: &Call) -> Answer {
     let header: GetEarliestMsgStoretimeHeader = call.command.header()?;
-    let timestamp_ms = cast.queues.get(&header.topic, header.queue_id).and_then(|queue| {
-        let unit = queue.unit(queue.min_offset())?;
-        stored_ms(cast, &unit)
-    });
+    let queue = cast.queues.get(&header.topic, header.queue_id);
+    let record = match queue.and_then(|queue| queue.unit(queue.min_offset())) {
+        Some(unit) => cast.lookups.record(&cast.log, unit.log_offset).await?,
+        None => None,
+    };
+    let stored_ms = |record: &RecordView<'_>| record.store_timestamp_ms();
+    let timestamp_ms = record.and_then(|bytes| RecordView::parse(&bytes).ok().as_ref().map(stored_ms));
     Ok(success(&GetEarliestMsgStoretimeReplyHeader { timestamp_ms: timestamp_ms.unwrap_or(-1) }))
-}
-
-/// When the record of a unit was stored, in epoch milliseconds.
-pub fn stored_ms(cast: &BrokerCast, unit: &Unit) -> Option<i64> {
-    let record = cast.log.slice(unit.log_offset, size_of_record(unit))?;
-    RecordView::parse(&record).ok().map(|record| record.store_timestamp_ms())
 }
 
 fn size_of_record(unit: &Unit) -> usize {
