@@ -124,7 +124,7 @@ impl Detours {
         queue_id: i32,
         now_ms: i64,
     ) -> Result<Option<Detour>, Refusal> {
-        let level = level_of(wish.level)?;
+        let level = level_of(wish.level, self.levels.max())?;
         if wish.is_half {
             // A time that cannot be is refused here: with it the transaction could never be committed.
             if level <= 0 {
@@ -190,10 +190,10 @@ impl Detours {
 }
 
 /// The level a message asks for; 0 for none.
-pub fn level_of(level: Option<&str>) -> Result<i32, Refusal> {
+fn level_of(level: Option<&str>, max: i32) -> Result<i32, Refusal> {
     let Some(text) = level else { return Ok(0) };
     text.parse().map_err(|_| {
-        let remark = format!("the delay level \"{text}\" is no number; levels are 1 to 18");
+        let remark = format!("the delay level \"{text}\" is no number; levels are 1 to {max}");
         Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
     })
 }
@@ -240,8 +240,12 @@ mod tests {
         assert_eq!((found.queue.queue_id(), PropertiesView(&found.properties).get(DELAY)), (2, Some("3")));
         assert!(detours.find(&wish("0"), "T", 0, 0).unwrap().is_none());
         assert!(detours.find(&wish("-1"), "T", 0, 0).unwrap().is_none());
-        let refusal = detours.find(&wish("soon"), "T", 0, 0).expect_err("no number");
-        assert!(refusal.remark.contains("\"soon\""));
+        for no_number in ["soon", "1.5", "99999999999", ""] {
+            let refusal = detours.find(&wish(no_number), "T", 0, 0).expect_err("no number");
+            assert_eq!(refusal.code, ResponseCode::SYSTEM_ERROR);
+            let wanted = format!("the delay level \"{no_number}\" is no number; levels are 1 to 3");
+            assert_eq!(refusal.remark, wanted);
+        }
     }
 
     #[test]

@@ -124,8 +124,19 @@ impl Schedule {
         saved: DelayOffsetTable,
     ) -> Schedule {
         cast.retention.tell_places(&saved.offset_table);
+        let queues = cast.queues.of_topic(SCHEDULE_TOPIC);
+        let last = queues.iter().map(|queue| queue.queue_id().saturating_add(1)).max().unwrap_or(0);
+        let levels = cast.detours.levels().clone();
+        if last > levels.max() {
+            let configured = levels.max();
+            tracing::warn!(
+                last,
+                configured,
+                "what waits in levels that are configured no more comes at its time"
+            );
+        }
         Schedule {
-            places: Places::new(cast.detours.levels().clone(), saved.offset_table),
+            places: Places::new(levels, saved.offset_table, last),
             version: saved.data_version,
             cast,
             file,

@@ -62,6 +62,37 @@ fn a_message_with_a_level_is_stored_without_its_times() {
     node.stop_and_wait().expect("a clean stop");
 }
 
+/// 4.4: the setting has fewer levels after a restart; Java's broker would never look at the others again.
+#[test]
+fn what_waits_in_a_level_that_is_configured_no_more_comes_at_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    for (topic, level) in [("Third", 3), ("Last", 18)] {
+        stored(&client.produce(topic, 0, topic.as_bytes(), &format!("DELAY\u{1}{level}\u{2}")));
+    }
+    node.stop_and_wait().expect("a clean stop");
+    let mut config = small_broker(dir.path());
+    config.clock = NodeClock(clock.clone());
+    config.broker.as_mut().expect("a broker").store.delay_levels = "1s 2s".to_owned();
+    let node = Node::start(config).expect("it starts with fewer levels");
+    for (number, topic, delay_ms) in [(0, "Third", 10_000), (1, "Last", 7_200_000)] {
+        clock.advance_to(NOW_MS + delay_ms - 1001);
+        // A connection that was silent for long is closed.
+        let mut client = Client::of(&node);
+        stored(&client.produce("Probe", 0, b"x", "DELAY\u{1}1\u{2}"));
+        clock.advance_ms(1000);
+        // With this all levels were looked at with the time as it is now.
+        wait_for(&mut client, "Probe", 0, number);
+        assert_eq!(count(&mut client, topic, 0), 0, "{topic} is early");
+        clock.advance_ms(1);
+        let message = wait_for(&mut client, topic, 0, 0);
+        assert_eq!(&message.body[..], topic.as_bytes());
+    }
+    node.stop_and_wait().expect("a clean stop");
+}
+
 /// 4.4: a retry that goes through a level has its retry topic as its real one.
 #[test]
 fn a_retry_waits_in_its_level_for_the_retry_topic() {

@@ -4,6 +4,7 @@
 //! - plain state: time is an argument;
 //! - a level is delivered in the order of its queue: what is not due holds up what is behind it;
 //! - what its record says of a message counts more than its unit, where that was looked up;
+//! - what waits in a level that the setting has no more is delivered as well, when it was to be;
 //! - the place of a level moves on only past what was stored.
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ impl Due {
     /// once, and so is one that is lost: it is only passed.
     pub fn due_ms(&self, levels: &DelayLevels, now_ms: i64) -> i64 {
         let stored = self.unit.tags_code;
-        let is_far = stored > now_ms.saturating_add(levels.delay_ms(self.level));
+        let is_far = levels.of(self.level).is_some_and(|delay_ms| stored > now_ms.saturating_add(delay_ms));
         if is_far || self.unit.is_hole() { now_ms } else { stored }
     }
 }
@@ -37,20 +38,23 @@ impl Due {
 #[derive(Debug)]
 pub struct Places {
     levels: DelayLevels,
+    /// The last level in which something may wait.
+    last: i32,
     next: BTreeMap<i32, i64>,
     /// The message of each level that was last looked up, as its record has it.
     looked_up: BTreeMap<i32, Unit>,
 }
 
 impl Places {
-    /// Levels that were delivered up to these queue offsets.
-    pub fn new(levels: DelayLevels, saved: BTreeMap<i32, i64>) -> Places {
-        Places { levels, next: saved, looked_up: BTreeMap::new() }
+    /// Levels that were delivered up to these queue offsets, up to the last one that has a queue.
+    pub fn new(levels: DelayLevels, saved: BTreeMap<i32, i64>, last: i32) -> Places {
+        let last = last.max(levels.max());
+        Places { levels, last, next: saved, looked_up: BTreeMap::new() }
     }
 
-    /// The levels there are.
+    /// The levels in which something may wait.
     pub fn levels(&self) -> impl Iterator<Item = i32> + use<> {
-        1..=self.levels.max()
+        1..=self.last
     }
 
     /// The next offset of each level.
@@ -108,7 +112,7 @@ mod tests {
     use super::*;
 
     fn places() -> Places {
-        Places::new(DelayLevels::parse("1s 5s").unwrap(), BTreeMap::from([(1, 3)]))
+        Places::new(DelayLevels::parse("1s 5s").unwrap(), BTreeMap::from([(1, 3)]), 0)
     }
 
     fn unit(queue_offset: i64, due_ms: i64) -> Unit {
@@ -141,6 +145,17 @@ mod tests {
     fn a_time_beyond_the_level_is_another_clocks_and_due_at_once() {
         assert_eq!(taken(&places(), 1, &[unit(3, 2000)], 1000), (vec![], Some(2000)));
         assert_eq!(taken(&places(), 1, &[unit(3, 2001)], 1000), (vec![3], None));
+    }
+
+    #[test]
+    fn a_level_that_the_setting_has_no_more_is_looked_at_and_keeps_its_times() {
+        let few = || DelayLevels::parse("1s 5s").unwrap();
+        assert_eq!(places().levels().collect::<Vec<_>>(), [1, 2]);
+        let places = Places::new(few(), BTreeMap::new(), 4);
+        assert_eq!(places.levels().collect::<Vec<_>>(), [1, 2, 3, 4]);
+        let units = [unit(0, 7_200_000)];
+        assert_eq!(taken(&places, 4, &units, 1000), (vec![], Some(7_200_000)));
+        assert_eq!(taken(&places, 4, &units, 7_200_000), (vec![0], None));
     }
 
     #[test]

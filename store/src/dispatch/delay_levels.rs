@@ -32,6 +32,11 @@ impl DelayLevels {
         index.and_then(|index| self.delays_ms.get(index)).copied().unwrap_or(1000)
     }
 
+    /// Delay of a level in milliseconds, if there is one of this number.
+    pub fn of(&self, level: i32) -> Option<i64> {
+        (1..=self.max()).contains(&level).then(|| self.delay_ms(level))
+    }
+
     /// The level that is really used for a wanted one.
     pub fn clamp(&self, level: i32) -> i32 {
         level.min(self.max())
@@ -65,6 +70,7 @@ mod tests {
         let delays: Vec<i64> = (0..=5).map(|level| levels.delay_ms(level)).collect();
         assert_eq!(delays, [1000, 1000, 300_000, 7_200_000, 86_400_000, 86_400_000]);
         assert_eq!((levels.max(), levels.clamp(9)), (4, 4));
+        assert_eq!([0, 1, 4, 5].map(|level| levels.of(level)), [None, Some(1000), Some(86_400_000), None]);
     }
 
     #[test]
