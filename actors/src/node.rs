@@ -67,6 +67,8 @@ mod statement_test;
 #[cfg(test)]
 mod sync_test;
 #[cfg(test)]
+mod takeover_test;
+#[cfg(test)]
 mod timer_golden_test;
 #[cfg(test)]
 mod timer_model_test;

@@ -58,6 +58,19 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Seeds of random histories: those that `MODEL_SEEDS` names (`7`, or `100..200`), else the usual ones.
+///
+/// # Panics
+/// If it names none.
+pub fn seeds(usual: &[u64]) -> Vec<u64> {
+    let Ok(named) = std::env::var("MODEL_SEEDS") else { return usual.to_vec() };
+    let number = |text: &str| text.parse::<u64>().expect("MODEL_SEEDS is a number, or two with .. between");
+    match named.split_once("..") {
+        Some((from, to)) => (number(from)..number(to)).collect(),
+        None => vec![number(&named)],
+    }
+}
+
 /// Starts a small broker with its store in `dir`.
 pub fn start_broker(dir: &Path) -> NodeHandle {
     Node::start(small_broker(dir)).expect("a small broker starts")

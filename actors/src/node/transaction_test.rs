@@ -355,7 +355,7 @@ fn further_half_messages_are_refused_while_too_many_are_open() {
 }
 
 /// A node on the store that Java left, at the time at which Java stopped.
-fn take_over(golden: &GoldenStore) -> (NodeHandle, Arc<ManualClock>) {
+pub(super) fn take_over(golden: &GoldenStore) -> (NodeHandle, Arc<ManualClock>) {
     let newest = golden.messages().iter().map(|message| message.store_timestamp).max().expect("messages");
     let clock = Arc::new(ManualClock::at(newest));
     let mut config = small_broker(&golden.dir());
