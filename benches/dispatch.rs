@@ -24,6 +24,8 @@ const BATCHES: usize = 10_000;
 const QUEUES: usize = 8;
 const TOPICS: usize = 10_000;
 const TOPIC: &str = "BenchmarkTopic01";
+/// What a million timers may take while they wait.
+const TIMERS_MAX_KIB: u64 = 200 << 10;
 
 fn main() {
     let clock = SystemClock::new();
@@ -129,7 +131,11 @@ fn timers(clock: &SystemClock, out: &mut impl Write) {
         timers.put(&timer, now_ms).expect("the timer log takes it");
     }
     let put = clock.nanos() - started;
-    report(out, "1,000,000 timers wait", put, before);
+    let waiting_kib = report(out, "1,000,000 timers wait", put, before);
+    assert!(
+        waiting_kib < TIMERS_MAX_KIB,
+        "{waiting_kib} KiB for timers that wait, {TIMERS_MAX_KIB} are the limit"
+    );
     let started = clock.nanos();
     timers.flusher().flush(&timers.checkpoint()).expect("the disk takes it");
     report(out, "the same after a flush", clock.nanos() - started, before);
@@ -165,9 +171,11 @@ fn written(clock: &SystemClock, out: &mut impl Write, dir: &Path) {
     }
 }
 
-fn report(out: &mut impl Write, what: &str, nanos: u64, before_kib: u64) {
+/// Says what was done; how much more memory there is in use than before.
+fn report(out: &mut impl Write, what: &str, nanos: u64, before_kib: u64) -> u64 {
     let (ms, kib) = (nanos / 1_000_000, resident_kib().saturating_sub(before_kib));
     writeln!(out, "{what}: {ms} ms, {kib} KiB").expect("the terminal takes a line");
+    kib
 }
 
 fn resident_kib() -> u64 {

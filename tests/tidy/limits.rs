@@ -1,11 +1,13 @@
 //! The tables of limits and of faults in the field name tests that exist.
 //!
 //! Invariants:
-//! - a name in a last column is that of a test function, or the path of a file or folder that is there.
+//! - a name in a last column is that of a test function, of a scenario of the official clients, or the path of a file
+//!   or folder that is there.
 
 use std::collections::BTreeSet;
 use std::fs;
 
+use crate::behaviour::scenarios;
 use crate::source::{root, sources};
 
 const TABLES: [&str; 2] = ["docs/limits.md", "docs/field-problems.md"];
@@ -21,8 +23,8 @@ fn named(text: &str) -> (Vec<&str>, usize) {
 
 #[test]
 fn every_test_that_limits_and_field_problems_name_exists() {
-    let tests: BTreeSet<String> =
-        sources().iter().flat_map(|source| source.functions()).map(|function| function.name).collect();
+    let tests = sources().iter().flat_map(|source| source.functions()).map(|function| function.name);
+    let tests: BTreeSet<String> = tests.chain(scenarios().into_keys()).collect();
     for table in TABLES {
         let text = fs::read_to_string(root().join(table)).expect("the table is there");
         let (names, rows) = named(&text);

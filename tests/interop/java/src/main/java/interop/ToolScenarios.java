@@ -1,5 +1,6 @@
 package interop;
 
+import java.lang.reflect.Field;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -9,8 +10,13 @@ import java.util.Map;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.impl.MQClientManager;
+import org.apache.rocketmq.client.impl.consumer.DefaultMQPushConsumerImpl;
+import org.apache.rocketmq.client.impl.consumer.MQConsumerInner;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -45,6 +51,7 @@ public final class ToolScenarios {
         list.add("mqadmin-nothing-there", "what neither make has without being set up for it", ToolScenarios::nothingThere);
         list.add("mqadmin-setConsumeMode", "a group pops a topic, and how many share a queue", ToolScenarios::consumeMode);
         list.add("mqadmin-clusterRT", "how long sends to each broker take", ToolScenarios::clusterTimes);
+        list.add("mqadmin-startMonitoring", "it reads what the broker tells of moved offsets, until it is ended", ToolScenarios::monitoring);
         list.add("mqadmin-trace", "6.8: queryMsgTraceById finds what clients traced", ToolScenarios::trace);
     }
 
@@ -367,6 +374,32 @@ public final class ToolScenarios {
         String printed = new Tool(bed).printsUntil(bed.brokerName(), "clusterRT", "-c", bed.clusterName(), "-a", "3", "-s", "64", "-i", "1");
         List<String> row = Tool.rows(printed, bed.clusterName()).get(0);
         Check.equal(List.of(bed.brokerName(), "3", "0"), List.of(row.get(1), row.get(3), row.get(4)), "broker, sends and failures");
+    }
+
+    /** The tool goes on in the background and prints nothing; the broker knows the group that it reads as. */
+    private static void monitoring(Bed bed) throws Exception {
+        String group = MixAll.MONITOR_CONSUMER_GROUP;
+        bed.atEnd(() -> instances().forEach(instance -> end(instance.selectConsumer(group))));
+        new Tool(bed).succeeds("startMonitoring");
+        Check.within(60, "the monitor's subscription", () -> bed.admin.examineConsumerConnectionInfo(group).getSubscriptionTable()
+            .containsKey("OFFSET_MOVED_EVENT"));
+        Check.within(60, "its progress", () -> bed.admin.examineConsumeStats(group).getOffsetTable().keySet().stream()
+            .anyMatch(queue -> queue.getTopic().equals("OFFSET_MOVED_EVENT")));
+    }
+
+    private static void end(MQConsumerInner consumer) {
+        if (consumer instanceof DefaultMQPushConsumerImpl) {
+            ((DefaultMQPushConsumerImpl) consumer).shutdown();
+        }
+    }
+
+    /** All clients of this process. */
+    private static List<MQClientInstance> instances() throws ReflectiveOperationException {
+        Field table = MQClientManager.class.getDeclaredField("factoryTable");
+        table.setAccessible(true);
+        List<MQClientInstance> found = new ArrayList<>();
+        ((Map<?, ?>) table.get(MQClientManager.getInstance())).values().forEach(one -> found.add((MQClientInstance) one));
+        return found;
     }
 
     private static void trace(Bed bed) throws Exception {
