@@ -2,8 +2,10 @@
 //!
 //! Invariants:
 //! - a message keeps everything it was sent with; what it waited with stays in its properties, as in Java;
-//! - a message that cannot be stored now is tried again by whoever waits with it, never passed over; one that can no
-//!   longer be read, or whose topic was deleted, is passed over with a warning;
+//! - a message that cannot be stored now is tried again by whoever waits with it, never passed over; one that the log
+//!   no longer has, or whose topic was deleted, is passed over with a warning;
+//! - one that the disk cannot read now is tried again too, after a pause that grows, as long as the log has it, and
+//!   holds up no other;
 //! - what [`Before`] knows as delivered is passed over.
 //!
 //! Contents: `before` what was delivered before the start.
@@ -28,6 +30,12 @@ pub use before::Before;
 
 /// Bytes of one batch, more only for a single message.
 pub const BATCH_BYTES: u64 = 1 << 20;
+/// How long it takes until a message is tried again that the disk could not read for the first time.
+const PAUSE_FIRST_MS: i64 = 1_000;
+/// How often that time doubles at most.
+const PAUSE_DOUBLINGS: u32 = 6;
+/// The longest such time.
+const PAUSE_MAX_MS: i64 = 60_000;
 
 /// A message whose time has come.
 #[derive(Debug, Clone)]
@@ -56,14 +64,49 @@ pub fn fitting(sizes: impl Iterator<Item = u32>, max_bytes: u64) -> usize {
     sums.take_while(|sum| *sum <= max_bytes).count().max(1)
 }
 
-/// Stores messages where they go. Answers how many of them, from the front, are stored or can be passed over.
-pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before) -> usize {
+/// How long to wait before a message is tried again that the disk could not read so many times, ms.
+pub fn pause_ms(tries: u32) -> i64 {
+    (PAUSE_FIRST_MS << tries.saturating_sub(1).min(PAUSE_DOUBLINGS)).min(PAUSE_MAX_MS)
+}
+
+/// What became of messages that leave their delay.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many, from the front, are stored or need not be, or cannot be read now.
+    pub passed: usize,
+    /// Which of those the disk cannot read now, in their order.
+    pub unreadable: Vec<usize>,
+}
+
+impl Outcome {
+    /// Whether the one at this place is stored or need not be.
+    pub fn is_done(&self, at: usize) -> bool {
+        at < self.passed && !self.is_unreadable(at)
+    }
+
+    /// Whether the disk cannot read the one at this place now.
+    pub fn is_unreadable(&self, at: usize) -> bool {
+        self.unreadable.binary_search(&at).is_ok()
+    }
+}
+
+/// Stores messages where they go. What the disk cannot read now holds up nothing behind it, unless there is no more
+/// `room` for such.
+pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before, room: usize) -> Outcome {
     let records = Records::read(cast, leaving.iter().map(|leaving| leaving.unit)).await;
-    let mut places = Vec::with_capacity(leaving.len());
-    let mut messages = Vec::with_capacity(leaving.len());
+    let mut unreadable: Vec<usize> = (0..leaving.len()).filter(|at| records.is_unreadable(*at)).collect();
+    let taken = unreadable.get(room).copied().unwrap_or(leaving.len());
+    let mut places = Vec::with_capacity(taken);
+    let mut messages = Vec::with_capacity(taken);
     let mut known = Vec::new();
-    for (at, (record, leaving)) in records.iter().zip(leaving).enumerate() {
-        let Some(message) = record.and_then(|record| Delayed::read(cast, record, leaving)) else { continue };
+    for (at, (record, leaving)) in records.iter().zip(leaving).take(taken).enumerate() {
+        let Some(message) = record.and_then(|record| Delayed::read(cast, record, leaving)) else {
+            if record.is_none() && !leaving.unit.is_hole() && !records.is_unreadable(at) {
+                let log_offset = leaving.unit.log_offset;
+                tracing::warn!(log_offset, "a delayed message is no longer in the log");
+            }
+            continue;
+        };
         if let Some(delivery) = before.take(&message.view, (message.topic, message.queue_id), message.rolls) {
             known.push((at, delivery));
             continue;
@@ -78,7 +121,7 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
         .map(|(message, pieces)| Own { record: message.record(pieces), tags_code: message.tags_code })
         .collect();
     let passed = match store(cast, &own).await {
-        Ok(stored) if stored.len() == own.len() => leaving.len(),
+        Ok(stored) if stored.len() == own.len() => taken,
         Ok(stored) => places[stored.len()],
         Err(refusal) => {
             tracing::warn!(remark = refusal.remark, "delayed messages could not be delivered yet");
@@ -90,7 +133,8 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
     }
     // What comes again is asked for again.
     known.into_iter().filter(|(at, _)| *at >= passed).for_each(|(_, delivery)| before.put_back(delivery));
-    passed
+    unreadable.retain(|at| *at < passed);
+    Outcome { passed, unreadable }
 }
 
 /// A message that leaves its delay.
@@ -196,6 +240,13 @@ mod tests {
         assert_eq!(next(&full("")), (None, 0));
         assert_eq!(next(&full("TIMER_ROLL_TIMES\u{1}8\u{2}")), (Some("9".to_owned()), 9));
         assert_eq!(next(&full("TIMER_ROLL_TIMES\u{1}9\u{2}")), (Some("9".to_owned()), 9));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_tried_again_after_a_pause_that_grows_and_has_a_limit() {
+        let pauses: Vec<_> = (1..9).map(pause_ms).collect();
+        assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+        assert_eq!((pause_ms(0), pause_ms(u32::MAX)), (1_000, 60_000));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
 use arc_swap::ArcSwap;
+use tokio::sync::oneshot;
 use troupemq_store::{FlushMode, LogFlusher, StoreConfig, StoreError};
 
 use crate::commit_log::{Append, MAILBOX, Outcome, not_serving};
@@ -142,6 +143,8 @@ pub struct FlushThread(Sender<Order>);
 enum Order {
     ReportTo(Addr<Flush>),
     Flush,
+    /// Flush, and say when that is done, or given up.
+    FlushFor(oneshot::Sender<()>),
     Stop,
 }
 
@@ -173,6 +176,14 @@ impl FlushThread {
         let _ = self.0.send(Order::Flush);
     }
 
+    /// Has the disk take all that is written. A failure has ended the node when this is over.
+    pub async fn flush(&self) {
+        let (done, is_done) = oneshot::channel();
+        let _ = self.0.send(Order::FlushFor(done));
+        // A thread that is gone flushes no more.
+        let _ = is_done.await;
+    }
+
     /// Ends the thread.
     pub fn stop(&self) {
         let _ = self.0.send(Order::Stop);
@@ -188,16 +199,19 @@ fn work(
     let mut report_to = None;
     loop {
         let interval = Duration::from_millis(u64::from(config.load().flush_interval_ms));
-        match orders.recv_timeout(interval) {
-            Ok(Order::ReportTo(flush)) => report_to = Some(flush),
-            Ok(Order::Flush) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return flusher,
-        }
+        let first = match orders.recv_timeout(interval) {
+            Ok(order) => Some(order),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return flusher,
+        };
+        // Told when they are dropped, behind the flush.
+        let mut asked = Vec::new();
         // All orders that gathered meanwhile are served by one flush.
-        for order in orders.try_iter() {
+        for order in first.into_iter().chain(orders.try_iter()) {
             match order {
                 Order::ReportTo(flush) => report_to = Some(flush),
                 Order::Flush => {}
+                Order::FlushFor(done) => asked.push(done),
                 Order::Stop => return flusher,
             }
         }

@@ -60,11 +60,11 @@ impl Lookups {
     /// # Errors
     /// If too many look-ups wait already, or the disk cannot read it.
     pub async fn record(&self, log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, Refusal> {
-        if query::is_near(log, log_offset) {
-            return Ok(query::record_at(log, log_offset));
-        }
         let log = log.clone();
-        let read = self.run(move || query::fetch_record(&log, log_offset)).await?;
+        let read = match query::is_near(&log, log_offset) {
+            true => query::near_record(&log, log_offset),
+            false => self.run(move || query::fetch_record(&log, log_offset)).await?,
+        };
         read.map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))
     }
 }

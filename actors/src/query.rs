@@ -6,6 +6,8 @@
 //! - neither waits for the disk on an arbiter, and a query goes through a bounded number of messages;
 //! - an offset that is not the start of a record is an answer, never a misread record.
 
+use std::cell::RefCell;
+
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::RecordView;
 use troupemq_codec::message::properties::{KEY_SEPARATOR, KEYS, UNIQ_KEY};
@@ -43,7 +45,8 @@ pub async fn query_message(cast: &BrokerCast, call: &Call) -> Answer {
         let query = KeyQuery { topic: &topic, key: &key, max, begin_ms, end_ms };
         with_key(&log, &index, &query)
     };
-    let (body, is_cut) = cast.lookups.run(look).await?;
+    let unreadable = |error: StoreError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
+    let (body, is_cut) = cast.lookups.run(look).await?.map_err(unreadable)?;
     let (updated_ms, updated_to) = cast.index.last_entry().unwrap_or((0, 0));
     let reply = QueryMessageReplyHeader {
         index_updated_ms: updated_ms,
@@ -64,16 +67,21 @@ pub async fn query_message(cast: &BrokerCast, call: &Call) -> Answer {
 }
 
 /// The messages that a query finds, and whether it stopped at a bound. Waits for the disk.
-fn with_key(log: &LogReader, index: &IndexReader, query: &KeyQuery<'_>) -> (Bytes, bool) {
+///
+/// # Errors
+/// If it finds none, and the disk could not read one that may be it; or not the index.
+fn with_key(log: &LogReader, index: &IndexReader, query: &KeyQuery<'_>) -> Result<(Bytes, bool), StoreError> {
+    let failed = RefCell::new(None);
     let read = |log_offset| {
         fetch_record(log, log_offset).unwrap_or_else(|error| {
             tracing::error!(%error, log_offset, "a message cannot be read from the disk");
+            failed.borrow_mut().get_or_insert(error);
             None
         })
     };
     let is_right =
         |log_offset| read(log_offset).is_some_and(|record| has_key(&record, query.topic, query.key));
-    let found = index.query_where(query, is_right);
+    let found = index.query_where(query, is_right)?;
     let mut body = BytesMut::new();
     for record in found.log_offsets.into_iter().filter_map(read) {
         if body.len() + record.len() > BODY_MAX_BYTES && !body.is_empty() {
@@ -81,7 +89,10 @@ fn with_key(log: &LogReader, index: &IndexReader, query: &KeyQuery<'_>) -> (Byte
         }
         body.extend_from_slice(&record);
     }
-    (body.freeze(), found.is_cut)
+    match failed.into_inner() {
+        Some(error) if body.is_empty() => Err(error),
+        _ => Ok((body.freeze(), found.is_cut)),
+    }
 }
 
 /// VIEW_MESSAGE_BY_ID: the message at a place in the log.
@@ -109,7 +120,7 @@ pub fn is_near(log: &LogReader, log_offset: u64) -> bool {
     log_offset.saturating_add(NEAR_BYTES) >= log.wrote_to()
 }
 
-/// The same as [`record_at`], for one that may be on the disk alone. Waits for it.
+/// The whole record that begins at `log_offset`, wherever it is; none if no record begins there. Waits for the disk.
 ///
 /// # Errors
 /// If the disk cannot read it.
@@ -121,8 +132,20 @@ pub fn fetch_record(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, S
     Ok(record_at(log, log_offset))
 }
 
-/// The whole record that begins at `log_offset`; none if no record begins there. Near ones are in memory.
-pub fn record_at(log: &LogReader, log_offset: u64) -> Option<Bytes> {
+/// The same for a near one: it is in memory, unless the broker has just started.
+///
+/// # Errors
+/// If the disk cannot read it.
+pub fn near_record(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, StoreError> {
+    log.ready(log_offset, SIZE_BYTES)?;
+    if let Some(size) = size_at(log, log_offset) {
+        log.ready(log_offset, size)?;
+    }
+    Ok(record_at(log, log_offset))
+}
+
+/// The whole record that begins at `log_offset` and is in memory; none if no record begins there.
+fn record_at(log: &LogReader, log_offset: u64) -> Option<Bytes> {
     if log_offset < log.min_offset() || log_offset >= log.wrote_to() {
         return None;
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - a page that is not in memory is first read on a thread that may wait, never on an arbiter, and through the file: a
-//!   record that the disk cannot read is none;
+//!   record that the disk cannot read is not there yet, which is not the same as gone;
 //! - the operating system is asked once for records that lie side by side;
 //! - units that this process has not written are compared with their records, where the queue is known;
 //! - nothing is copied.
@@ -19,7 +19,17 @@ const SPAN_BYTES: usize = 64 << 10;
 
 /// The records of some units, in their order.
 #[derive(Debug)]
-pub struct Records(Vec<Option<Bytes>>);
+pub struct Records(Vec<Found>);
+
+/// What was found of a record.
+#[derive(Debug)]
+enum Found {
+    Record(Bytes),
+    /// It is no longer kept, or there never was one.
+    Nothing,
+    /// The disk cannot read it now.
+    Unreadable,
+}
 
 impl Records {
     /// Reads the records of `units`. What is no longer kept is none.
@@ -33,14 +43,15 @@ impl Records {
             if bytes.is_some() && !resident.has(unit.log_offset, len) {
                 cold.push((records.len(), unit.log_offset, len));
             }
-            records.push(bytes);
+            records.push(bytes.map_or(Found::Nothing, Found::Record));
         }
         if !cold.is_empty() {
             let log = cast.log.clone();
-            // A thread that cannot be had costs time, nothing else: the pages are read where they are used.
+            let all = cold.iter().map(|(at, _, _)| *at).collect();
             let unreadable = actix_rt::task::spawn_blocking(move || fetch(&log, &cold)).await;
-            for at in unreadable.unwrap_or_default() {
-                records[at] = None;
+            // Where no thread can be had, nothing was brought into memory.
+            for at in unreadable.unwrap_or(all) {
+                records[at] = Found::Unreadable;
             }
         }
         Records(records)
@@ -51,14 +62,24 @@ impl Records {
     pub async fn of_queue(cast: &BrokerCast, queue: &ConsumeQueue, units: &[Unit]) -> Records {
         let mut records = Records::read(cast, units.iter().copied()).await;
         for (record, unit) in records.0.iter_mut().zip(units) {
-            record.take_if(|bytes| !is_own(queue, unit, bytes));
+            if matches!(record, Found::Record(bytes) if !is_own(queue, unit, bytes)) {
+                *record = Found::Nothing;
+            }
         }
-        Records(records.0)
+        records
     }
 
     /// The records.
     pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
-        self.0.iter().map(|record| record.as_deref())
+        self.0.iter().map(|record| match record {
+            Found::Record(bytes) => Some(&bytes[..]),
+            Found::Nothing | Found::Unreadable => None,
+        })
+    }
+
+    /// Whether the disk cannot read the record at this place now: it may be there the next time.
+    pub fn is_unreadable(&self, at: usize) -> bool {
+        matches!(self.0.get(at), Some(Found::Unreadable))
     }
 }
 
@@ -86,12 +107,17 @@ impl Resident<'_> {
     }
 }
 
-/// The record of a unit of a queue, read at once; none if there is none, or another one.
+/// The record of a unit of a queue, read at once; none if there is none, or another one, or the disk cannot read it.
 pub fn record_of(log: &LogReader, queue: &ConsumeQueue, unit: &Unit) -> Option<Bytes> {
     if unit.is_hole() {
         return None;
     }
-    let bytes = log.slice(unit.log_offset, usize::try_from(unit.size).ok()?)?;
+    let len = usize::try_from(unit.size).ok()?;
+    if let Err(error) = log.ready(unit.log_offset, len) {
+        tracing::error!(%error, log_offset = unit.log_offset, "a message cannot be read from the disk");
+        return None;
+    }
+    let bytes = log.slice(unit.log_offset, len)?;
     is_own(queue, unit, &bytes).then_some(bytes)
 }
 
@@ -118,7 +144,7 @@ fn fetch(log: &LogReader, cold: &[(usize, u64, usize)]) -> Vec<usize> {
     let mut unreadable = Vec::new();
     for (number, log_offset, len) in cold {
         if let Err(error) = log.fetch(*log_offset, *len) {
-            tracing::error!(%error, log_offset, "a message cannot be read from the disk and is passed over");
+            tracing::error!(%error, log_offset, "a message cannot be read from the disk now");
             unreadable.push(*number);
         }
     }

@@ -3,8 +3,10 @@
 //! Invariants:
 //! - never early, and at most some milliseconds late: it wakes when the next message is due;
 //! - each level keeps the order in which its messages were stored;
-//! - a message that cannot be stored now is tried again, never passed over; one that can no longer be read, or
-//!   whose topic was deleted, is passed over with a warning;
+//! - a message that cannot be stored now is tried again, never passed over; one that the log no longer has, or whose
+//!   topic was deleted, is passed over with a warning;
+//! - one that the disk cannot read now is left behind by those that follow, and tried again after a pause that grows,
+//!   also after a start, for as long as the log has it;
 //! - a unit from before the start is believed only what its record says: it delivers no other message, is not early
 //!   and holds nothing up;
 //! - its places are on disk a second or two after they changed, once the log is, and at an orderly stop; what was
@@ -15,7 +17,6 @@
 pub mod levels;
 mod look_up;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use troupemq_store::tables::TableFile;
 
 use crate::cast::BrokerCast;
 use crate::commit_log::MAILBOX;
-use crate::delayed::{self, BATCH_BYTES, Before, Leaving};
+use crate::delayed::{self, BATCH_BYTES, Before, Leaving, Outcome};
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::saving::{Saving, in_background};
@@ -62,7 +63,7 @@ struct Look;
 #[rtype(result = "()")]
 struct Delivered {
     due: Vec<Due>,
-    passed: usize,
+    outcome: Outcome,
     before: Before,
     /// What was looked up and is not due.
     looked_up: Vec<Due>,
@@ -73,10 +74,16 @@ struct Delivered {
 #[rtype(result = "()")]
 struct LookedBack(Before);
 
-/// Deliver no more, and save. Sent by the node when it stops; what is answered is done when it is saved.
+/// Deliver no more. Sent by the node when it stops; what is answered is done when nothing is being stored any more.
+#[derive(Debug, Message)]
+#[rtype(result = "Waiting<()>")]
+pub struct StopSchedule;
+
+/// Save the places. Sent by the node when the disk has everything that was delivered; what is answered is done when
+/// they are saved.
 #[derive(Debug, Message)]
 #[rtype(result = "Waiting<Saved>")]
-pub struct StopSchedule;
+pub struct SaveSchedule;
 
 /// The places of the levels. Sent by GET_ALL_DELAY_OFFSET.
 #[derive(Debug, Message)]
@@ -112,7 +119,7 @@ pub struct Schedule {
     turn: i32,
     /// What may have been delivered before the start without being noted; none until that is known.
     before: Option<Before>,
-    stops: Option<Held<Saved>>,
+    stops: Option<Held<()>>,
     stopped: bool,
 }
 
@@ -176,6 +183,9 @@ impl Schedule {
                 found.next.push(next);
             }
         }
+        if let Some(next_ms) = self.places.again(now_ms, &mut found.due) {
+            again_ms = again_ms.min(next_ms - now_ms);
+        }
         let sizes = found.due.iter().map(|due| due.unit.size);
         found.due.truncate(delayed::fitting(sizes, BATCH_BYTES));
         (found, again_ms.max(LOOK_SOONEST_MS))
@@ -203,6 +213,30 @@ impl Schedule {
         }
     }
 
+    /// Moves the places past what was taken; what cannot be read is left behind.
+    fn pass(&mut self, due: &[Due], outcome: &Outcome) {
+        let now_ms = self.cast.now_ms();
+        let mut gone = Vec::with_capacity(outcome.passed);
+        for (at, one) in due.iter().take(outcome.passed).enumerate() {
+            if outcome.is_done(at) {
+                self.places.passed(one);
+                gone.push(*one);
+                continue;
+            }
+            let tries = self.places.leave(one, now_ms);
+            let (level, queue_offset, pause_ms) =
+                (one.level, one.unit.queue_offset, delayed::pause_ms(tries));
+            tracing::error!(
+                level,
+                queue_offset,
+                tries,
+                pause_ms,
+                "a delayed message waits until it can be read"
+            );
+        }
+        self.count(&gone);
+    }
+
     /// Counts what left its level, as Java does: as taken by a group of its own.
     fn count(&self, passed: &[Due]) {
         for of_level in passed.chunk_by(|one, next| one.level == next.level) {
@@ -221,20 +255,19 @@ impl Schedule {
     }
 
     fn table(&self) -> DelayOffsetTable {
-        let offset_table: BTreeMap<i32, i64> = self.places.table().clone();
-        DelayOffsetTable { data_version: self.version, offset_table }
+        DelayOffsetTable { data_version: self.version, offset_table: self.places.table() }
     }
 
     fn save(&mut self, context: &mut Context<Schedule>) {
         if self.changed && self.noted.is_none() {
             self.changed = false;
             self.version = self.version.next(self.cast.now_ms());
-            self.cast.retention.tell_places(self.places.table());
+            self.cast.retention.tell_places(self.places.next());
             self.noted = Some((self.table(), self.cast.log.wrote_to()));
         }
         // What counts as delivered must be on the disk: a message that waited for hours must not be lost then.
-        let (stopped, flushed_to) = (self.stopped, self.cast.log.flushed_to());
-        if let Some((table, _)) = self.noted.take_if(|(_, to)| stopped || flushed_to >= *to) {
+        let flushed_to = self.cast.log.flushed_to();
+        if let Some((table, _)) = self.noted.take_if(|(_, to)| flushed_to >= *to) {
             self.ready = Some(table);
             self.saving.changed();
         }
@@ -264,16 +297,10 @@ impl Schedule {
         self.save(context);
     }
 
-    fn stop(&mut self, context: &mut Context<Schedule>) {
+    /// Nothing is being stored any more.
+    fn stop(&mut self) {
         if let Some(held) = self.stops.take() {
-            if self.cast.poison.cause().is_some() {
-                // The disk may never have what was delivered: it is looked for at the next start.
-                return held.answer(Ok(()));
-            }
-            self.noted = None;
-            self.changed = true;
-            self.saving.changed_for(held);
-            self.save(context);
+            held.answer(());
         }
     }
 }
@@ -303,13 +330,17 @@ impl Handler<Look> for Schedule {
         }
         let (found, again_ms) = self.look();
         if found.due.is_empty() && found.next.is_empty() {
-            // Whatever was due before the start is passed.
-            self.before.get_or_insert_default().forget();
+            // Whatever was due before the start is passed, but for what cannot be read.
+            let before = self.before.get_or_insert_default();
+            if !self.places.has_left() {
+                before.forget();
+            }
             return self.look_in(context, again_ms);
         }
         self.delivers = true;
         let before = self.before.take().unwrap_or_default();
-        actix::spawn(deliver(self.cast.clone(), found, before, context.address()));
+        let with = (before, self.places.room());
+        actix::spawn(deliver(self.cast.clone(), found, with, context.address()));
     }
 }
 
@@ -319,13 +350,13 @@ impl Handler<Delivered> for Schedule {
     fn handle(&mut self, delivered: Delivered, context: &mut Context<Schedule>) {
         self.delivers = false;
         self.before = Some(delivered.before);
-        self.changed |= delivered.passed > 0;
-        delivered.looked_up.into_iter().for_each(|one| self.places.looked_up(one));
-        delivered.due.iter().take(delivered.passed).for_each(|due| self.places.passed(due));
-        self.count(&delivered.due[..delivered.passed]);
+        let Delivered { due, outcome, looked_up, .. } = delivered;
+        self.changed |= outcome.passed > 0;
+        looked_up.into_iter().for_each(|one| self.places.looked_up(one));
+        self.pass(&due, &outcome);
         if self.stopped {
-            self.stop(context);
-        } else if delivered.passed < delivered.due.len() {
+            self.stop();
+        } else if outcome.passed < due.len() {
             self.look_in(context, AGAIN_AFTER_MS);
         } else {
             context.notify(Look);
@@ -339,20 +370,39 @@ impl Handler<LookedBack> for Schedule {
     fn handle(&mut self, LookedBack(before): LookedBack, context: &mut Context<Schedule>) {
         self.delivers = false;
         self.before = Some(before);
-        if self.stopped { self.stop(context) } else { context.notify(Look) }
+        if self.stopped { self.stop() } else { context.notify(Look) }
     }
 }
 
 impl Handler<StopSchedule> for Schedule {
     type Result = MessageResult<StopSchedule>;
 
-    fn handle(&mut self, _: StopSchedule, context: &mut Context<Schedule>) -> Self::Result {
+    fn handle(&mut self, _: StopSchedule, _: &mut Context<Schedule>) -> Self::Result {
         let (held, waiting) = hold();
         self.stopped = true;
         self.stops = Some(held);
         if !self.delivers {
-            self.stop(context);
+            self.stop();
         }
+        MessageResult(waiting)
+    }
+}
+
+impl Handler<SaveSchedule> for Schedule {
+    type Result = MessageResult<SaveSchedule>;
+
+    fn handle(&mut self, _: SaveSchedule, context: &mut Context<Schedule>) -> Self::Result {
+        let (held, waiting) = hold();
+        if self.cast.poison.cause().is_some() {
+            // The disk may never have what was delivered: it is looked for at the next start.
+            held.answer(Ok(()));
+            return MessageResult(waiting);
+        }
+        (self.noted, self.changed) = (None, false);
+        self.version = self.version.next(self.cast.now_ms());
+        self.ready = Some(self.table());
+        self.saving.changed_for(held);
+        self.save(context);
         MessageResult(waiting)
     }
 }
@@ -368,13 +418,18 @@ impl Handler<AllPlaces> for Schedule {
 // ---- delivery
 
 /// Stores what is due in its topics and tells how much of it is done.
-async fn deliver(cast: Arc<BrokerCast>, found: Found, mut before: Before, schedule: Addr<Schedule>) {
+async fn deliver(
+    cast: Arc<BrokerCast>,
+    found: Found,
+    (mut before, room): (Before, usize),
+    schedule: Addr<Schedule>,
+) {
     let Found { mut due, next } = found;
     let looked_up = look_up::compare(&cast, &mut due, next).await;
     let leaving: Vec<Leaving> = due.iter().map(|due| Leaving::level(due.unit)).collect();
-    let passed = delayed::deliver(&cast, &leaving, &mut before).await;
+    let outcome = delayed::deliver(&cast, &leaving, &mut before, room).await;
     // An actor that is gone needs no news.
-    let _ = schedule.send(Delivered { due, passed, before, looked_up }).await;
+    let _ = schedule.send(Delivered { due, outcome, before, looked_up }).await;
 }
 
 /// Looks back at what was delivered since `from_ms` before the start.

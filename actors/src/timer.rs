@@ -3,19 +3,22 @@
 //! Invariants:
 //! - never early; a timer is taken when its own moment has come, not when its slot is over;
 //! - a recall that was answered before the moment came is seen before the timer is taken;
-//! - nothing is dropped because it failed: what cannot be stored now is tried again until it can;
+//! - nothing is dropped because it failed: what cannot be stored now, or be read, is tried again until it can, and what
+//!   cannot be read holds up no other timer;
 //! - what the check point counts as delivered is on the disk; what was delivered and is not in it after a kill is
 //!   found in the log and not delivered again;
 //! - a message waits on in the log: one that waits longer than the log keeps messages is stored anew in time.
 //!
-//! Contents: `admit` who waits, `enqueue` into the wheel, `dequeue` the open slots, `deliver` out of it, `recall`,
-//! `metrics` the file that tells how many wait.
+//! Contents: `admit` who waits, `enqueue` what a message says, `enter` into the wheel, `dequeue` the open slots,
+//! `deliver` out of it, `recall`, `again` what the disk could not read, `metrics` the file that tells how many wait.
 
 pub mod admit;
+mod again;
 pub mod answers;
 pub mod deliver;
 pub mod dequeue;
 pub mod enqueue;
+mod enter;
 mod metrics;
 pub mod recall;
 
@@ -25,18 +28,19 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::timer_record::TimerCheckpoint;
-use troupemq_store::timer::{NewTimer, Placed, TIMER_TOPIC, TimerStore, TimerView};
+use troupemq_store::timer::{SlotUnits, TIMER_TOPIC, TimerStore, TimerView};
 use troupemq_store::{StoreError, Unit};
 
 use crate::cast::BrokerCast;
 use crate::commit_log::MAILBOX;
-use crate::delayed::{BATCH_BYTES, Before};
+use crate::delayed::{BATCH_BYTES, Before, Outcome, pause_ms};
 use crate::held::{Held, Waiting as Awaiting, hold};
 use crate::net::Refusal;
 use crate::saving::{Saving, in_background};
+use again::Again;
 use deliver::{Loaded, READ_MAX, Unread, Unsure, Wanted};
 use dequeue::{OpenSlots, Waiting};
-use enqueue::{Mark, Marker};
+use enqueue::{Marker, Said};
 use metrics::{Counting, Metrics};
 
 /// Longest time between two looks at what came and what is due.
@@ -45,6 +49,8 @@ const LOOK_EVERY_MS: i64 = 50;
 const LOOK_SOONEST_MS: i64 = 1;
 /// How long it waits after something could not be stored.
 const AGAIN_AFTER_MS: i64 = 100;
+/// Units and slots that the disk could not read above which no further slot is opened.
+const AGAIN_MAX: usize = 65_536;
 /// How long before its time a slot is opened: then its records are read when the first of them is due.
 const OPEN_AHEAD_MS: i64 = 250;
 /// How often the check point is noted.
@@ -68,9 +74,11 @@ struct Look;
 struct Read {
     /// When it was asked for.
     now_ms: i64,
-    new: Vec<(Unit, Option<Mark>)>,
+    new: Vec<(Unit, Said)>,
     /// The slot of each unit of slots that were opened.
     opened: Vec<i64>,
+    /// Slots that the disk cannot read now.
+    shut: Vec<SlotUnits>,
     loaded: Vec<Loaded>,
     unread: Unread,
 }
@@ -80,14 +88,20 @@ struct Read {
 #[rtype(result = "()")]
 struct Delivered {
     due: Vec<Waiting>,
-    passed: usize,
+    outcome: Outcome,
     before: Before,
 }
 
-/// Deliver no more, and save. Sent by the node when it stops; what is answered is done when it is saved.
+/// Deliver no more. Sent by the node when it stops; what is answered is done when nothing is being stored any more.
+#[derive(Debug, Message)]
+#[rtype(result = "Awaiting<()>")]
+pub struct StopTimer;
+
+/// Save the check point. Sent by the node when the disk has everything that was delivered; what is answered is done
+/// when it is saved.
 #[derive(Debug, Message)]
 #[rtype(result = "Awaiting<Saved>")]
-pub struct StopTimer;
+pub struct SaveTimer;
 
 /// How far the timers are. Sent by administration.
 #[derive(Debug, Message)]
@@ -122,6 +136,10 @@ pub struct Timer {
     store: TimerStore,
     open: OpenSlots,
     unread: Unread,
+    /// What the disk could not read.
+    again: Again,
+    /// How often in a row the wheel could not be read.
+    failed: u32,
     marker: Marker,
     /// Whether something is being read or stored.
     busy: bool,
@@ -135,7 +153,7 @@ pub struct Timer {
     /// A check point, and how far the log must be on the disk before it may be noted.
     noted: Option<(TimerCheckpoint, u64)>,
     metrics: Metrics,
-    stops: Option<Held<Saved>>,
+    stops: Option<Held<()>>,
     stopped: bool,
 }
 
@@ -149,6 +167,8 @@ impl Timer {
             cast,
             store,
             unread: Unread::default(),
+            again: Again::default(),
+            failed: 0,
             marker,
             busy: false,
             entered_ms: i64::MIN,
@@ -173,68 +193,42 @@ impl Timer {
     }
 
     /// What is to be read now.
-    fn wanted(&mut self, now_ms: i64) -> Wanted {
+    fn wanted(&mut self, now_ms: i64) -> Result<Wanted, StoreError> {
         let mut wanted = Wanted { new: self.new_units(READ_MAX), ..Wanted::default() };
         if !self.unread.is_empty() {
             wanted.unread = std::mem::take(&mut self.unread);
-            return wanted;
+            return Ok(wanted);
+        }
+        if let Some((units, slots)) = self.again.take(now_ms) {
+            // Slots are read by themselves, as if they were opened now.
+            match slots.is_empty() {
+                true => wanted.unread = Unread::again(units),
+                false => {
+                    self.again.keep(units);
+                    slots.iter().for_each(|slot| self.open.read(slot.slot_ms));
+                    wanted.slots = slots;
+                }
+            }
+            return Ok(wanted);
         }
         let ahead_ms = now_ms + OPEN_AHEAD_MS;
         let step_ms = self.store.precision_ms();
         let to_ms = ahead_ms - ahead_ms.rem_euclid(step_ms) + step_ms;
-        self.open.open_ahead(to_ms, step_ms, |from_ms| {
-            let slot_ms = self.store.next_slot(from_ms, to_ms)?;
-            let slot = self.store.slot(slot_ms);
+        if self.again.len() >= AGAIN_MAX {
+            return Ok(wanted);
+        }
+        let opened = self.open.open_ahead(to_ms, step_ms, |from_ms| {
+            let Some(slot_ms) = self.store.next_slot(from_ms, to_ms)? else { return Ok(None) };
+            let slot = self.store.slot(slot_ms)?;
             let units = usize::try_from(slot.count).unwrap_or(0);
             wanted.slots.push(slot);
-            Some((slot_ms, units))
+            Ok(Some((slot_ms, units)))
         });
-        wanted
-    }
-
-    /// Enters a message, and takes it in if its slot is open.
-    fn enter(&mut self, mark: &Mark, at: (u64, u32), now_ms: i64) -> Result<(), StoreError> {
-        let timer = NewTimer {
-            queue_offset: mark.queue_offset,
-            log_offset: at.0,
-            size: at.1,
-            stored_ms: mark.stored_ms,
-            due_ms: mark.slot_ms,
-            is_delete: mark.cancels.is_some(),
-            topic_hash: mark.topic_hash,
-        };
-        if let Placed::Slot { slot_ms, .. } = self.store.put(&timer, now_ms)?
-            && slot_ms < self.open.open_to_ms()
-        {
-            self.take_in(mark, at, (slot_ms, now_ms - now_ms.rem_euclid(self.store.precision_ms())));
+        match opened {
+            // Those that were opened are read; the failure shows again.
+            Err(error) if wanted.is_empty() => Err(error),
+            _ => Ok(wanted),
         }
-        Ok(())
-    }
-
-    /// Takes in what stands in an open slot.
-    fn take_in(&mut self, mark: &Mark, at: (u64, u32), (slot_ms, entered_ms): (i64, i64)) {
-        let waiting = Waiting::of(mark, at, (slot_ms, entered_ms));
-        match mark.cancels {
-            Some(name) if waiting.rolls.is_none() => self.open.cancel(slot_ms, name),
-            _ => self.open.add(waiting),
-        }
-    }
-
-    /// Enters what came, until the timer log takes no more.
-    fn enter_new(&mut self, new: Vec<(Unit, Option<Mark>)>, now_ms: i64) -> Result<(), StoreError> {
-        for (unit, mark) in new {
-            if let Some(mark) = mark {
-                self.enter(&mark, (unit.log_offset, unit.size), now_ms)?;
-                self.entered_ms = self.entered_ms.max(mark.stored_ms);
-            } else {
-                tracing::warn!(log_offset = unit.log_offset, "a message of the timer topic is no timer");
-            }
-            self.store.entered(unit.next_offset());
-        }
-        if self.new_units(1).is_empty() {
-            self.entered_ms = self.entered_ms.max(now_ms);
-        }
-        Ok(())
     }
 
     /// Takes what is due: it is stored in its topic, or in the timer topic anew.
@@ -266,16 +260,25 @@ impl Timer {
     }
 
     /// Passes over slots that are done.
-    fn finish(&mut self, now_ms: i64) {
-        while let Some(slot_ms) = self.store.next_due(now_ms).filter(|slot_ms| self.open.is_done(*slot_ms)) {
+    fn finish(&mut self, now_ms: i64) -> Result<(), StoreError> {
+        while let Some(slot_ms) = self.store.next_due(now_ms)?.filter(|slot_ms| self.open.is_done(*slot_ms)) {
             self.store.delivered(slot_ms);
         }
         self.open.opened_to(self.store.read_to_ms());
         self.open.close_before(self.store.read_to_ms());
-        if self.store.next_slot(self.store.read_to_ms(), now_ms).is_none() {
+        if self.store.next_slot(self.store.read_to_ms(), now_ms)?.is_none() {
             // Whatever was due before the start is passed.
             self.before.get_or_insert_default().forget();
         }
+        Ok(())
+    }
+
+    /// Tries again, after a pause that grows, what the wheel could not be read for.
+    fn wait_for_disk(&mut self, error: &StoreError, context: &mut Context<Timer>) {
+        self.failed = self.failed.saturating_add(1);
+        let pause_ms = pause_ms(self.failed);
+        tracing::error!(%error, pause_ms, "timers wait until the disk can be read");
+        self.look_in(context, pause_ms);
     }
 
     fn look_in(&self, context: &mut Context<Timer>, ms: i64) {
@@ -285,7 +288,7 @@ impl Timer {
     /// Delivers what is due, or waits until something is.
     fn go_on(&mut self, context: &mut Context<Timer>) {
         if self.stopped {
-            return self.stop(context);
+            return self.stop();
         }
         let now_ms = self.cast.now_ms();
         let due = self.due(now_ms);
@@ -293,7 +296,10 @@ impl Timer {
             if !self.unread.is_empty() || !self.new_units(1).is_empty() {
                 return context.notify(Look);
             }
-            self.finish(now_ms);
+            if let Err(error) = self.finish(now_ms) {
+                return self.wait_for_disk(&error, context);
+            }
+            self.failed = 0;
             let next_ms = self.open.next_ms().map_or(LOOK_EVERY_MS, |next_ms| next_ms - now_ms);
             return self.look_in(context, next_ms.clamp(LOOK_SOONEST_MS, LOOK_EVERY_MS));
         }
@@ -303,11 +309,12 @@ impl Timer {
     }
 
     /// What may have been delivered without being noted; none if nothing may.
-    fn unsure(&mut self) -> Option<Unsure> {
+    fn unsure(&mut self) -> Result<Option<Unsure>, StoreError> {
         let (from_ms, now_ms) = (self.store.read_to_ms(), self.cast.now_ms());
         let first = self.new_units(1).first().map(|unit| unit.log_offset);
-        let slot = self.store.next_slot(from_ms, now_ms + 1).map(|slot_ms| self.store.slot(slot_ms));
-        (slot.is_some() || first.is_some()).then_some(Unsure { from_ms, first, slot })
+        let slot_ms = self.store.next_slot(from_ms, now_ms + 1)?;
+        let slot = slot_ms.map(|slot_ms| self.store.slot(slot_ms)).transpose()?;
+        Ok((slot.is_some() || first.is_some()).then_some(Unsure { from_ms, first, slot }))
     }
 
     // ---- check point
@@ -317,7 +324,7 @@ impl Timer {
             self.noted = Some((self.store.checkpoint(), self.cast.log.wrote_to()));
         }
         match self.noted {
-            Some((checkpoint, to)) if self.stopped || self.cast.log.flushed_to() >= to => {
+            Some((checkpoint, to)) if self.cast.log.flushed_to() >= to => {
                 self.noted = None;
                 self.saved = Some(checkpoint);
                 self.saving.changed();
@@ -388,17 +395,10 @@ impl Timer {
         });
     }
 
-    fn stop(&mut self, context: &mut Context<Timer>) {
+    /// Nothing is being stored any more.
+    fn stop(&mut self) {
         if let Some(held) = self.stops.take() {
-            if self.cast.poison.cause().is_some() {
-                // The disk may never have what was delivered: it is looked for at the next start.
-                return held.answer(Ok(()));
-            }
-            // The newest check point, even if one was taken that waits for the disk.
-            self.noted = None;
-            self.saved = None;
-            self.saving.changed_for(held);
-            self.save(context);
+            held.answer(());
         }
     }
 }
@@ -424,16 +424,23 @@ impl Handler<Look> for Timer {
             return;
         }
         if self.before.is_none() {
-            let Some(unsure) = self.unsure() else {
-                self.before = Some(Before::default());
-                return context.notify(Look);
+            let unsure = match self.unsure() {
+                Ok(Some(unsure)) => unsure,
+                Ok(None) => {
+                    self.before = Some(Before::default());
+                    return context.notify(Look);
+                }
+                Err(error) => return self.wait_for_disk(&error, context),
             };
             self.busy = true;
             actix::spawn(deliver::look_back(self.cast.clone(), unsure, context.address()));
             return;
         }
         let now_ms = self.cast.now_ms();
-        let wanted = self.wanted(now_ms);
+        let wanted = match self.wanted(now_ms) {
+            Ok(wanted) => wanted,
+            Err(error) => return self.wait_for_disk(&error, context),
+        };
         if wanted.is_empty() {
             self.entered_ms = self.entered_ms.max(now_ms);
             return self.go_on(context);
@@ -451,14 +458,23 @@ impl Handler<Read> for Timer {
         self.busy = false;
         self.unread = read.unread;
         read.opened.iter().for_each(|slot_ms| self.open.will_read(*slot_ms, 1));
-        for (slot_ms, unit, mark) in &read.loaded {
-            self.open.read(*slot_ms);
+        read.shut.iter().for_each(|slot| self.open.will_read(slot.slot_ms, 1));
+        let mut unreadable = Vec::new();
+        for (slot_ms, unit, said) in read.loaded {
             let at = (unit.log_offset.cast_unsigned(), unit.size.cast_unsigned());
-            match mark {
-                Some(mark) => self.take_in(mark, at, (*slot_ms, unit.written_ms)),
-                None => tracing::warn!(log_offset = at.0, "the message of a timer is no longer kept"),
+            match said {
+                Said::Timer(mark) => self.take_in(&mark, at, (slot_ms, unit.written_ms)),
+                Said::Nothing => {
+                    tracing::warn!(log_offset = at.0, "the message of a timer is no longer kept");
+                }
+                Said::Unreadable => {
+                    unreadable.push((slot_ms, unit));
+                    continue;
+                }
             }
+            self.open.read(slot_ms);
         }
+        self.again.note(unreadable, read.shut, self.cast.now_ms());
         if let Err(error) = self.enter_new(read.new, read.now_ms) {
             tracing::warn!(%error, "timers could not be entered yet");
             return self.look_in(context, AGAIN_AFTER_MS);
@@ -473,16 +489,22 @@ impl Handler<Delivered> for Timer {
     fn handle(&mut self, delivered: Delivered, context: &mut Context<Timer>) {
         self.busy = false;
         self.before = Some(delivered.before);
-        self.delivered += delivered.passed as u64;
-        let is_stuck = delivered.passed < delivered.due.len();
+        let (outcome, now_ms) = (delivered.outcome, self.cast.now_ms());
+        self.delivered += (outcome.passed - outcome.unreadable.len()) as u64;
+        let is_stuck = outcome.passed < delivered.due.len();
         for (at, waiting) in delivered.due.into_iter().enumerate() {
-            match at < delivered.passed {
-                true => self.open.done(waiting.slot_ms),
+            let log_offset = waiting.log_offset;
+            match at < outcome.passed {
+                true if outcome.is_done(at) => self.open.done(waiting.slot_ms),
+                true => {
+                    let pause_ms = self.open.put_off(waiting, now_ms);
+                    tracing::error!(log_offset, pause_ms, "a timer waits until it can be read");
+                }
                 false => self.open.put_back(waiting),
             }
         }
         if self.stopped {
-            self.stop(context);
+            self.stop();
         } else if is_stuck {
             self.look_in(context, AGAIN_AFTER_MS);
         } else {
@@ -494,13 +516,31 @@ impl Handler<Delivered> for Timer {
 impl Handler<StopTimer> for Timer {
     type Result = MessageResult<StopTimer>;
 
-    fn handle(&mut self, _: StopTimer, context: &mut Context<Timer>) -> Self::Result {
+    fn handle(&mut self, _: StopTimer, _: &mut Context<Timer>) -> Self::Result {
         let (held, waiting) = hold();
         self.stopped = true;
         self.stops = Some(held);
         if !self.busy {
-            self.stop(context);
+            self.stop();
         }
+        MessageResult(waiting)
+    }
+}
+
+impl Handler<SaveTimer> for Timer {
+    type Result = MessageResult<SaveTimer>;
+
+    fn handle(&mut self, _: SaveTimer, context: &mut Context<Timer>) -> Self::Result {
+        let (held, waiting) = hold();
+        if self.cast.poison.cause().is_some() {
+            // The disk may never have what was delivered: it is looked for at the next start.
+            held.answer(Ok(()));
+            return MessageResult(waiting);
+        }
+        // The newest check point, even if one was taken that waits for the disk.
+        (self.noted, self.saved) = (None, Some(self.store.checkpoint()));
+        self.saving.changed_for(held);
+        self.save(context);
         MessageResult(waiting)
     }
 }

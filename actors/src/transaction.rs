@@ -395,10 +395,11 @@ impl Handler<CommitProgress> for TransactionChecker {
     type Result = actix::ResponseFuture<()>;
 
     fn handle(&mut self, _: CommitProgress, _: &mut Context<TransactionChecker>) -> Self::Result {
-        // The disk of a poisoned node may never have what was decided: the next start reads further back.
-        let is_kept = self.cast.poison.cause().is_none();
-        self.read_halves();
         let progress = self.halves.progress();
+        // The disk of a poisoned node may never have what was decided, and may not have yet what was decided since the
+        // flush: the next start reads further back.
+        let is_flushed = self.cast.log.flushed_to() >= self.cast.log.wrote_to();
+        let is_kept = is_flushed && self.cast.poison.cause().is_none();
         let commits = if is_kept { self.commit(progress) } else { Vec::new() };
         let offsets = self.cast.offsets.clone();
         Box::pin(async move {

@@ -378,11 +378,11 @@ mod tests {
             }
             let mut records = 0;
             let end = opened.log.wrote_to();
-            let walked = opened.reader.walk::<()>(0, end, |_| {
+            let walked = opened.reader.walk::<StoreError>(0, end, |_| {
                 records += 1;
                 Ok(())
             });
-            assert_eq!((walked, records), (Ok(end), 210));
+            assert_eq!((walked.unwrap(), records), (end, 210));
         }
     }
 

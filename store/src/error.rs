@@ -23,6 +23,16 @@ pub enum StoreError {
         /// The system's answer.
         cause: io::Error,
     },
+    /// A part of a file cannot be read.
+    #[error("cannot read {}: {cause}, at byte {at}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// First byte of the part.
+        at: u64,
+        /// The system's answer.
+        cause: io::Error,
+    },
     /// The operating system has no blocks for a file that grows.
     #[error("cannot reserve {} for {}: {cause}", Size(*bytes), file.display())]
     Reserve {
@@ -126,6 +136,12 @@ impl StoreError {
         move |cause| StoreError::Io { op, file, cause }
     }
 
+    /// Makes the error of a part of a file, from byte `at` on, that the system does not read; for `map_err`.
+    pub fn read(file: &Path, at: u64) -> impl FnOnce(io::Error) -> StoreError + use<> {
+        let file = file.to_path_buf();
+        move |cause| StoreError::Read { file, at, cause }
+    }
+
     /// The file or folder that cannot be read, if the cause lies in it alone: its disk, its rights, or what it is. Not
     /// where the process or the machine has too little of something.
     pub fn unreadable(&self) -> Option<&Path> {
@@ -140,7 +156,10 @@ impl StoreError {
             Errno::NOTDIR,
             Errno::LOOP,
         ];
-        let (StoreError::Io { file, cause, .. } | StoreError::Reserve { file, cause, .. }) = self else {
+        let (StoreError::Io { file, cause, .. }
+        | StoreError::Read { file, cause, .. }
+        | StoreError::Reserve { file, cause, .. }) = self
+        else {
             return None;
         };
         let is_of_file = Errno::from_io_error(cause).is_some_and(|errno| OF_FILE.contains(&errno));
@@ -150,7 +169,9 @@ impl StoreError {
     /// The file that the system refused something for.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            StoreError::Io { file, .. } | StoreError::Reserve { file, .. } => Some(file),
+            StoreError::Io { file, .. }
+            | StoreError::Read { file, .. }
+            | StoreError::Reserve { file, .. } => Some(file),
             _ => None,
         }
     }
@@ -212,6 +233,17 @@ mod tests {
     fn a_damaged_file_is_told_with_its_position() {
         let error = StoreError::Corrupt { file: "/s/commitlog/0".into(), at: 17, why: "no magic" };
         assert_eq!(error.to_string(), "/s/commitlog/0 is damaged at byte 17: no magic");
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_read_is_told_with_its_place_and_cause() {
+        let error = StoreError::read("/s/commitlog/0".as_ref(), 8192)(io::Error::from_raw_os_error(5));
+        let told = error.to_string();
+        assert!(
+            told.starts_with("cannot read /s/commitlog/0: ") && told.ends_with(", at byte 8192"),
+            "{told}"
+        );
+        assert_eq!(error.unreadable(), Some(Path::new("/s/commitlog/0")));
     }
 
     #[test]

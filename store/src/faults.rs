@@ -99,6 +99,18 @@ pub(crate) fn look<T>(op: Op, path: &Path, act: impl FnOnce() -> io::Result<T>) 
     act()
 }
 
+/// Whether a test wants such an operation to be refused: then nobody may go by what the system has in memory.
+#[inline(always)]
+pub(crate) fn is_armed(op: Op, path: &Path) -> bool {
+    #[cfg(any(test, feature = "testing"))]
+    return refusal::is_armed(op, path);
+    #[cfg(not(any(test, feature = "testing")))]
+    {
+        let _unused = (op, path);
+        false
+    }
+}
+
 /// Does `act`, which stores through a map of `path`.
 #[inline(always)]
 pub(crate) fn store<T>(path: &Path, act: impl FnOnce() -> T) -> T {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub(crate) use self::file::{Geometry, IndexFile};
+pub(crate) use self::file::{ENTRIES_AT_ONCE, Geometry, IndexFile};
 use crate::error::StoreError;
 use crate::paths::remove;
 
@@ -71,15 +71,25 @@ pub struct IndexReader {
 }
 
 impl IndexReader {
-    /// Log offsets of messages that may have the key, oldest first.
-    pub fn query(&self, query: &KeyQuery<'_>) -> Vec<u64> {
-        self.query_where(query, |_| true).log_offsets
+    /// Log offsets of messages that may have the key, oldest first. Waits for the disk.
+    ///
+    /// # Errors
+    /// If the disk cannot read an entry.
+    pub fn query(&self, query: &KeyQuery<'_>) -> Result<Vec<u64>, StoreError> {
+        self.query_where(query, |_| true).map(|found| found.log_offsets)
     }
 
     /// Log offsets of messages with the key, oldest first; `is_right` tells whether the record at an offset
     /// really has it, so that foreign keys with the same hash do not use up the places. They do use up time, so there
-    /// is a bound to how many are looked at.
-    pub fn query_where(&self, query: &KeyQuery<'_>, is_right: impl Fn(u64) -> bool) -> Found {
+    /// is a bound to how many are looked at. Waits for the disk.
+    ///
+    /// # Errors
+    /// If the disk cannot read an entry: what is behind it cannot be told.
+    pub fn query_where(
+        &self,
+        query: &KeyQuery<'_>,
+        is_right: impl Fn(u64) -> bool,
+    ) -> Result<Found, StoreError> {
         let hash = key_hash(topic_seed(query.topic), query.key);
         let mut found: Vec<u64> = Vec::new();
         let (mut entries, mut looks) = (QUERY_ENTRIES_MAX, QUERY_LOOKS_MAX);
@@ -98,7 +108,7 @@ impl IndexReader {
                 break;
             }
             let goes_on = header.begin_ms > query.end_ms
-                || file.find(hash, (query.begin_ms, query.end_ms), &mut entries, &mut take);
+                || file.find(hash, (query.begin_ms, query.end_ms), &mut entries, &mut take)?;
             if !goes_on || header.begin_ms < query.begin_ms {
                 break;
             }
@@ -106,7 +116,7 @@ impl IndexReader {
         let is_cut = found.len() < query.max && (looks == 0 || entries == 0);
         found.sort_unstable();
         found.dedup();
-        Found { log_offsets: found, is_cut }
+        Ok(Found { log_offsets: found, is_cut })
     }
 
     /// Store time (epoch ms) and log offset of the last entry.

@@ -35,7 +35,7 @@ use crate::open::{Closing, Opened, RecoveryReport, close, open};
 use crate::paths::{Paths, remove};
 use crate::process_lock::ProcessLock;
 use crate::progress::Progress;
-use crate::segment::SegmentWriter;
+use crate::segment::{Ahead, SegmentWriter};
 use crate::segments::list_files;
 
 pub use self::entries::StoredEntry;
@@ -124,9 +124,11 @@ impl StoreView {
         let on_disk_to = self.once_on_disk()?;
         let mut at = from;
         loop {
-            let (end, why) = self.sound_records(at, &mut visit);
-            let stopped = why == STOPPED;
-            match damage_at(&self.segments, (end, why), on_disk_to).filter(|_| !stopped) {
+            let (end, why) = self.sound_records(at, &mut visit)?;
+            if why == STOPPED {
+                return Ok((end, why));
+            }
+            match damage_at(&self.segments, (end, why), on_disk_to)? {
                 Some(damage) => {
                     lost(&damage);
                     at = damage.to;
@@ -141,7 +143,7 @@ impl StoreView {
         &self,
         from: u64,
         visit: &mut impl FnMut(&RecordView<'_>) -> bool,
-    ) -> (u64, &'static str) {
+    ) -> Result<(u64, &'static str), StoreError> {
         let mut at = from.max(self.segments.first().map_or(0, |first| first.segment().start()));
         for writer in &self.segments {
             let segment = writer.segment();
@@ -149,20 +151,23 @@ impl StoreView {
                 continue;
             }
             if at < segment.start() {
-                return (at, "a segment is missing");
+                return Ok((at, "a segment is missing"));
             }
+            let mut ahead = Ahead::over(segment);
             loop {
                 let skip = usize::try_from(at - segment.start()).unwrap_or(usize::MAX);
-                match step(writer.whole().get(skip..).unwrap_or_default(), at, Look::Crc) {
+                let rest = writer.whole().get(skip..).unwrap_or_default();
+                ahead.want_record(at, rest)?;
+                match step(rest, at, Look::Crc) {
                     Step::Record(record) if visit(&record) => at += record.total_size() as u64,
-                    Step::Record(_) => return (at, STOPPED),
+                    Step::Record(_) => return Ok((at, STOPPED)),
                     Step::SegmentEnd => break,
-                    Step::End(why) => return (at, why),
+                    Step::End(why) => return Ok((at, why)),
                 }
             }
             at = segment.end();
         }
-        (at, "no further segment")
+        Ok((at, "no further segment"))
     }
 
     /// Up to where the next start passes over what is damaged.
@@ -240,7 +245,7 @@ impl StoreView {
         damages.iter().for_each(|damage| self.tell_damage(damage, tell));
         summary.log_min = self.segments.first().map_or(0, |first| first.segment().start());
         summary.log_end = log_end;
-        self.check_end(log_end, why, tell);
+        self.check_end(log_end, why, tell)?;
         self.check_checkpoint(log_end, tell)?;
         index.finish(log_end, tell)?;
         summary.queues = queues.finish(summary.log_min, log_end, tell)?;
@@ -271,11 +276,17 @@ impl StoreView {
     }
 
     /// Whether anything but zeros stands behind the end.
-    fn check_end(&self, log_end: u64, why: &'static str, tell: &mut dyn FnMut(Finding)) {
+    fn check_end(
+        &self,
+        log_end: u64,
+        why: &'static str,
+        tell: &mut dyn FnMut(Finding),
+    ) -> Result<(), StoreError> {
         for writer in self.segments.iter().filter(|writer| writer.segment().end() > log_end) {
             let segment = writer.segment();
             let at = log_end.saturating_sub(segment.start());
             let rest = usize::try_from(at).ok().and_then(|at| writer.whole().get(at..)).unwrap_or_default();
+            segment.ready(segment.start() + at, rest.len())?;
             let Some(first) = rest.iter().position(|byte| *byte != 0) else { continue };
             let heals = segment.start() <= log_end;
             let what = match heals {
@@ -286,6 +297,7 @@ impl StoreView {
             };
             tell(finding(segment.path(), at + first as u64, &what, heals));
         }
+        Ok(())
     }
 
     fn check_checkpoint(&self, log_end: u64, tell: &mut dyn FnMut(Finding)) -> Result<(), StoreError> {

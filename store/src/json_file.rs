@@ -49,7 +49,7 @@ impl JsonFile {
         parse: impl Fn(&[u8]) -> Result<T, CodecError>,
     ) -> Result<Option<T>, StoreError> {
         match read(&self.path)? {
-            Some(bytes) if !is_blank(&bytes) => match parse(&bytes) {
+            Some(bytes) if !is_blank(&bytes) => match whole(&bytes).and_then(&parse) {
                 Ok(table) => return Ok(Some(table)),
                 Err(error) if read(&self.beside("bak"))?.is_none_or(|old| is_blank(&old)) => {
                     tracing::error!(file = %self.path.display(), %error, "a table cannot be read");
@@ -92,7 +92,7 @@ impl JsonFile {
     fn load_old<T>(&self, parse: impl Fn(&[u8]) -> Result<T, CodecError>) -> Result<Option<T>, StoreError> {
         let path = self.beside("bak");
         match read(&path)? {
-            Some(bytes) if !is_blank(&bytes) => parse(&bytes).map(Some).map_err(|error| {
+            Some(bytes) if !is_blank(&bytes) => whole(&bytes).and_then(parse).map(Some).map_err(|error| {
                 tracing::error!(file = %path.display(), %error, "the last generation of a table cannot be read");
                 StoreError::Corrupt { file: path, at: 0, why: "no readable table and no newer one" }
             }),
@@ -119,6 +119,14 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
 
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace)
+}
+
+/// The bytes, unless the disk has lost some: what it loses reads as zeros, which nobody writes into such a file.
+fn whole(bytes: &[u8]) -> Result<&[u8], CodecError> {
+    match memchr::memchr(0, bytes) {
+        None => Ok(bytes),
+        Some(at) => Err(CodecError::Invalid { what: "table", value: format!("zeros from byte {at} on") }),
+    }
 }
 
 fn write_forced(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -170,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_damaged_file_gives_way_to_the_old_generation_and_never_becomes_it() {
-        for damage in [&b""[..], b" \n", b"{\"n\":", b"\0\0\0\0", b"\xff\xfe"] {
+        for damage in [&b""[..], b" \n", b"{\"n\":", b"\0\0\0\0", b"{\"n\":2,\"\0\":5}", b"\xff\xfe"] {
             let dir = tempfile::tempdir().unwrap();
             let file = file(dir.path());
             file.save(b"{\"n\":1}").unwrap();

@@ -74,7 +74,7 @@ impl Mapping {
 
     /// Asks for `range` to be read from the disk in the background.
     pub fn will_need(&self, range: Range<usize>) -> io::Result<()> {
-        let Some((at, len)) = self.pages(range) else { return Ok(()) };
+        let Some((at, len)) = pages(&self.raw, range) else { return Ok(()) };
         self.raw.advise_range(Advice::WillNeed, at, len)
     }
 
@@ -98,11 +98,6 @@ impl Mapping {
     /// Whether every page of `range` is in memory, so that reading it waits for no disk.
     pub fn is_resident(&self, range: Range<usize>) -> bool {
         is_resident(&self.raw, range)
-    }
-
-    /// The pages that hold `range`, clipped to the map, as start and length in bytes.
-    fn pages(&self, range: Range<usize>) -> Option<(usize, usize)> {
-        pages(&self.raw, range)
     }
 }
 
@@ -227,6 +222,11 @@ impl WordMap {
         // SAFETY: the map is shared and backed by a file; dropping its page table entries loses no
         // byte, the next access maps the same page of the page cache again.
         unsafe { self.raw.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
+    }
+
+    /// Whether every page of `range` is in memory, so that reading it waits for no disk.
+    pub fn is_resident(&self, range: Range<usize>) -> bool {
+        is_resident(&self.raw, range)
     }
 
     /// Whether the system reads more than the page that is needed, in the hope that it is wanted next.

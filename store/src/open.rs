@@ -18,6 +18,8 @@ mod floor_test;
 #[cfg(test)]
 mod golden_test;
 #[cfg(test)]
+mod keyless_test;
+#[cfg(test)]
 mod rot_test;
 #[cfg(test)]
 mod small_disk_test;
@@ -244,8 +246,8 @@ fn look(config: StoreConfig) -> Result<Found, StoreError> {
         safe_time_ms: checkpoint.safe_time_ms(),
     };
     let heads = heads(&files.segments);
-    let from = sure_start(&files.segments, scan_start(&heads, &known));
-    let end = find_end(&files.segments, from, once_on_disk(&heads, &known));
+    let from = sure_start(&files.segments, scan_start(&heads, &known))?;
+    let end = find_end(&files.segments, from, once_on_disk(&heads, &known))?;
     tell_of_loss(&known, &end);
     let cut = cut(&paths, files, &end, known)?;
     // Units of records that are lost are made anew as holes.

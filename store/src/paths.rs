@@ -133,7 +133,9 @@ pub(crate) fn without_unreadable<T>(
 /// # Errors
 /// The same error, if it is about something else or the file stays where it is.
 pub(crate) fn put_aside(root: &Path, error: StoreError) -> Result<(), StoreError> {
-    let Some(path) = error.unreadable() else { return Err(error) };
+    let of_log = Paths::below(root).commit_log();
+    // The log is no derived file, and nobody makes it anew.
+    let Some(path) = error.unreadable().filter(|path| !path.starts_with(&of_log)) else { return Err(error) };
     match aside(root, path) {
         Some(to) => {
             tracing::warn!(file = %path.display(), %error, to = %to.display(), "put aside and made anew");
@@ -201,6 +203,10 @@ mod tests {
         std::fs::write(&file, "sound").unwrap();
         assert!(put_aside(root, error(&file, 24)).is_err() && file.is_file());
         assert!(put_aside(root, error(&root.join("none"), 5)).is_err());
+        let log = root.join("commitlog/0");
+        std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+        std::fs::write(&log, "messages").unwrap();
+        assert!(put_aside(root, error(&log, 5)).is_err() && log.is_file(), "the log is never put aside");
     }
 
     #[test]

@@ -162,6 +162,26 @@ impl LogReader {
         self.segments.with(log_offset, ask).unwrap_or(true)
     }
 
+    /// Sees to it that these bytes can be read through the map: what is not in memory is fetched. Waits for the disk.
+    ///
+    /// # Errors
+    /// If the disk cannot read them.
+    pub fn ready(&self, log_offset: u64, len: usize) -> Result<(), StoreError> {
+        self.segments.with(log_offset, |segment| segment.ready(log_offset, len)).unwrap_or(Ok(()))
+    }
+
+    /// The same as [`LogReader::look`] for bytes that may be on the disk alone; nothing where it cannot read them,
+    /// which is told. Waits for it.
+    pub fn look_on_disk<T>(&self, log_offset: u64, len: usize, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        match self.ready(log_offset, len) {
+            Ok(()) => self.look(log_offset, len, look),
+            Err(error) => {
+                tracing::error!(%error, log_offset, "a message cannot be read from the disk");
+                None
+            }
+        }
+    }
+
     /// Whether reading these bytes waits for no disk. What nobody can read is resident.
     pub fn is_resident(&self, log_offset: u64, len: usize) -> bool {
         self.segments.with(log_offset, |segment| segment.is_resident(log_offset, len)).unwrap_or(true)

@@ -23,6 +23,10 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Bytes read from the file at a time.
 const FETCH_BYTES: usize = 64 << 10;
+/// Bytes that a walk over a segment has in memory before it is there.
+const AHEAD_BYTES: u64 = 1 << 20;
+/// Bytes of a record that tell whether it is one, and how long it is: its size and its magic.
+const HEAD_BYTES: usize = 8;
 
 /// Read side of a segment; shared by all readers.
 #[derive(Debug)]
@@ -100,7 +104,8 @@ impl Segment {
 
     /// Whether reading `len` bytes from `offset` waits for no disk.
     pub fn is_resident(&self, offset: u64, len: usize) -> bool {
-        self.position(offset).is_none_or(|at| self.mapping.is_resident(at..at.saturating_add(len)))
+        let is_resident = |at: usize| self.mapping.is_resident(at..at.saturating_add(len));
+        !faults::is_armed(Op::Read, &self.path) && self.position(offset).is_none_or(is_resident)
     }
 
     /// The same, asking the system about no stretch of the file more than once in some seconds.
@@ -116,15 +121,18 @@ impl Segment {
     /// If the disk refuses or the file was cut; to who reads through the map that is the end of the process.
     pub fn fetch(&self, offset: u64, len: usize) -> Result<(), StoreError> {
         let end = offset.saturating_add(len as u64).min(self.published());
-        let mut at = offset.max(self.start);
-        let mut bytes = vec![0; len.min(FETCH_BYTES)];
-        while at < end {
-            let step = usize::try_from(end - at).unwrap_or(FETCH_BYTES).min(bytes.len());
-            let read = || self.file.read_exact_at(&mut bytes[..step], at - self.start);
-            faults::look(Op::Read, &self.path, read).map_err(StoreError::io("read", &self.path))?;
-            at += step as u64;
-        }
-        Ok(())
+        let from = offset.max(self.start);
+        fetch(&self.file, &self.path, from - self.start..end.max(from) - self.start)
+    }
+
+    /// Sees to it that who reads `len` bytes from `offset` through the map, final or not, meets no error of the disk:
+    /// what is not in memory is fetched. Waits for the disk.
+    pub(crate) fn ready(&self, offset: u64, len: usize) -> Result<(), StoreError> {
+        let from = offset.clamp(self.start, self.end()) - self.start;
+        let end = offset.saturating_add(len as u64).clamp(self.start, self.end()) - self.start;
+        let at = usize::try_from(from).expect("a segment fits the address space");
+        let is_resident = || self.mapping.is_resident(at..at.saturating_add(len));
+        ready((&self.file, &self.path), from..end, is_resident)
     }
 
     /// Has the disk take everything stored in this file so far.
@@ -254,6 +262,80 @@ impl SegmentWriter {
         let to = self.position() + bytes.len() as u64;
         self.write(bytes)?;
         self.publish(to);
+        Ok(())
+    }
+}
+
+/// Reads a range of a file that is mapped and not in memory, so that it is.
+pub(crate) fn ready(
+    (file, path): (&File, &Path),
+    range: Range<u64>,
+    is_resident: impl FnOnce() -> bool,
+) -> Result<(), StoreError> {
+    // A test may refuse what is in memory too: whether it is, nobody can rely on.
+    faults::look(Op::Read, path, || Ok(())).map_err(StoreError::read(path, range.start))?;
+    if is_resident() { Ok(()) } else { fetch(file, path, range) }
+}
+
+/// Reads a range of a file, piece by piece.
+fn fetch(file: &File, path: &Path, range: Range<u64>) -> Result<(), StoreError> {
+    let len = range.end.saturating_sub(range.start);
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(FETCH_BYTES).min(FETCH_BYTES)];
+    let mut at = range.start;
+    while at < range.end {
+        let step = usize::try_from(range.end - at).unwrap_or(FETCH_BYTES).min(bytes.len());
+        let read = || file.read_exact_at(&mut bytes[..step], at);
+        faults::look(Op::Read, path, read).map_err(StoreError::read(path, at))?;
+        at += step as u64;
+    }
+    Ok(())
+}
+
+/// Brings a segment into memory ahead of who walks over it, so that the walk meets no error of the disk.
+#[derive(Debug)]
+pub(crate) struct Ahead<'a> {
+    segment: &'a Segment,
+    /// Bytes that are brought at once, at least.
+    step: u64,
+    /// Offset before which all is there that the walk has asked for.
+    ready_to: u64,
+}
+
+impl Ahead<'_> {
+    /// A walk over a segment.
+    pub(crate) fn over(segment: &Segment) -> Ahead<'_> {
+        Ahead { segment, step: AHEAD_BYTES, ready_to: 0 }
+    }
+
+    /// A single look: no more than is wanted.
+    pub(crate) fn exactly(segment: &Segment) -> Ahead<'_> {
+        Ahead { segment, step: 0, ready_to: 0 }
+    }
+
+    /// The walk wants `len` bytes from `offset`, which never goes back.
+    #[inline]
+    pub(crate) fn want(&mut self, offset: u64, len: usize) -> Result<(), StoreError> {
+        let to = offset.saturating_add(len as u64);
+        if to > self.ready_to { self.go_on(offset, to) } else { Ok(()) }
+    }
+
+    /// The walk wants the record that begins at `offset`, as long as it says it is. `rest` is what the segment has from
+    /// there on.
+    #[inline]
+    pub(crate) fn want_record(&mut self, offset: u64, rest: &[u8]) -> Result<(), StoreError> {
+        self.want(offset, HEAD_BYTES.min(rest.len()))?;
+        let size = rest.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        // One that says it is longer than its segment is none, and no more of it is looked at.
+        if size <= rest.len() { self.want(offset, size) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn go_on(&mut self, offset: u64, to: u64) -> Result<(), StoreError> {
+        let from = offset.max(self.ready_to);
+        let to = to.max(from.saturating_add(self.step)).min(self.segment.end());
+        self.segment.ready(from, usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX))?;
+        self.ready_to = to;
         Ok(())
     }
 }

@@ -15,6 +15,9 @@ use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::segment::Segment;
 
+/// The highest offset that a file can begin with: its end is one too, and can be counted with.
+const START_MAX: u64 = 1 << 62;
+
 /// Published list of segments.
 #[derive(Debug)]
 pub struct Segments {
@@ -137,7 +140,7 @@ pub fn list_files(dir: &Path) -> Result<Vec<SegmentFile>, StoreError> {
 
 fn parse_name(name: &str) -> Option<u64> {
     let digits = name.len() == 20 && name.bytes().all(|byte| byte.is_ascii_digit());
-    if digits { name.parse().ok() } else { None }
+    if digits { name.parse().ok().filter(|start| *start <= START_MAX) } else { None }
 }
 
 #[cfg(test)]
@@ -191,8 +194,9 @@ mod tests {
     #[test]
     fn only_names_of_twenty_digits_are_segments() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["00000000000000004096", "00000000000000000000", "4096", "abort", "0000000000000000409x"]
-        {
+        let far = ["18446744073709551615", "99999999999999999999", "09223372036854775807"];
+        let odd = ["4096", "abort", "0000000000000000409x"];
+        for name in ["00000000000000004096", "00000000000000000000"].into_iter().chain(far).chain(odd) {
             std::fs::write(dir.path().join(name), b"x").unwrap();
         }
         std::fs::create_dir(dir.path().join("00000000000000008192")).unwrap();

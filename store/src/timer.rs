@@ -23,6 +23,8 @@ mod wheel;
 
 #[cfg(test)]
 mod timer_test;
+#[cfg(test)]
+mod unreadable_test;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -225,13 +227,13 @@ impl TimerStore {
         }
         let due_ms = due_ms.max(self.read_to_ms());
         let write_ms = self.floor(now_ms).min(due_ms);
-        let slot_ms = self.free_slot(self.within_window(due_ms, write_ms));
+        let slot_ms = self.free_slot(self.within_window(due_ms, write_ms))?;
         let is_roll = slot_ms != due_ms;
         let mut kind = UNIT_DEFAULT;
         kind |= if is_roll { UNIT_ROLL } else { 0 };
         kind |= if timer.is_delete { UNIT_DELETE } else { 0 };
         self.wheel.reserve(&self.flusher.paths.wheel, slot_ms)?;
-        let slot = self.wheel.get(slot_ms);
+        let slot = self.wheel.get(slot_ms)?;
         let delay_ms = i32::try_from(slot_ms - write_ms).expect("the window is shorter than 24 days");
         let position = self.log.append(&TimerUnit {
             previous: slot.map_or(-1, |slot| slot.last),
@@ -254,41 +256,41 @@ impl TimerStore {
     }
 
     /// The first slot time in `from_ms..to_ms` that has units.
-    pub fn next_slot(&mut self, from_ms: i64, to_ms: i64) -> Option<i64> {
+    pub fn next_slot(&mut self, from_ms: i64, to_ms: i64) -> Result<Option<i64>, StoreError> {
         let near_ms = self.floor(to_ms - SLOTS.cast_signed() * self.precision_ms);
         if from_ms.max(self.behind_to_ms) < near_ms {
             // After a long stop: once through all slots, instead of through all that time.
-            self.behind = self.wheel.times(self.read_to_ms(), near_ms);
+            self.behind = self.wheel.times(self.read_to_ms(), near_ms)?;
             self.behind_to_ms = near_ms;
         }
         if let Some(behind_ms) = self.behind.range(from_ms..).next() {
-            return Some(*behind_ms).filter(|behind_ms| *behind_ms < to_ms);
+            return Ok(Some(*behind_ms).filter(|behind_ms| *behind_ms < to_ms));
         }
         let mut time_ms = self.floor(from_ms.max(self.behind_to_ms));
-        while time_ms < to_ms && self.wheel.get(time_ms).is_none() {
+        while time_ms < to_ms && self.wheel.get(time_ms)?.is_none() {
             time_ms += self.precision_ms;
         }
-        (time_ms < to_ms).then_some(time_ms)
+        Ok((time_ms < to_ms).then_some(time_ms))
     }
 
     /// The next slot time (epoch ms) with units whose step is over at `now_ms`. Empty slots in front of it are
     /// passed over and count as delivered.
-    pub fn next_due(&mut self, now_ms: i64) -> Option<i64> {
+    pub fn next_due(&mut self, now_ms: i64) -> Result<Option<i64>, StoreError> {
         let now_ms = self.floor(now_ms);
-        let due_ms = self.next_slot(self.read_to_ms(), now_ms);
+        let due_ms = self.next_slot(self.read_to_ms(), now_ms)?;
         self.reached.last_read_ms = self.read_to_ms().max(due_ms.unwrap_or(now_ms));
         self.told.read_to_ms.store(self.read_to_ms(), Ordering::Relaxed);
-        due_ms
+        Ok(due_ms)
     }
 
     /// The units of a slot, to be read where waiting is allowed.
-    pub fn slot(&self, slot_ms: i64) -> SlotUnits {
+    pub fn slot(&self, slot_ms: i64) -> Result<SlotUnits, StoreError> {
         self.view().slot(slot_ms)
     }
 
     /// The units of a slot, oldest first: cancellations and such that go round again among them.
-    pub fn units(&self, slot_ms: i64) -> Vec<TimerUnit> {
-        self.slot(slot_ms).read()
+    pub fn units(&self, slot_ms: i64) -> Result<Vec<TimerUnit>, StoreError> {
+        self.slot(slot_ms)?.read()
     }
 
     /// Notes that every unit of the slot is delivered or entered again; nothing before it waits either. Its units
@@ -298,8 +300,9 @@ impl TimerStore {
         if slot_ms < self.read_to_ms() {
             return;
         }
-        if let Some(slot) = self.wheel.get(slot_ms) {
-            self.pending -= i64::from(slot.count);
+        match self.wheel.get(slot_ms) {
+            Ok(slot) => self.pending -= i64::from(slot.map_or(0, |slot| slot.count)),
+            Err(error) => tracing::warn!(%error, "the number of timers that wait is not right any more"),
         }
         self.reached.last_read_ms = slot_ms + self.precision_ms;
         self.told.read_to_ms.store(self.read_to_ms(), Ordering::Relaxed);
@@ -339,44 +342,55 @@ impl TimerStore {
     }
 
     /// The first slot from `slot_ms` on that no undelivered units of another time occupy.
-    fn free_slot(&self, slot_ms: i64) -> i64 {
+    fn free_slot(&self, slot_ms: i64) -> Result<i64, StoreError> {
         let read_to_ms = self.read_to_ms();
         let mut free_ms = slot_ms;
-        while self.wheel.other_at(free_ms).is_some_and(|other_ms| other_ms >= read_to_ms) {
+        while self.wheel.other_at(free_ms)?.is_some_and(|other_ms| other_ms >= read_to_ms) {
             free_ms += self.precision_ms;
         }
-        free_ms
-    }
-
-    /// The units of a slot, newest first.
-    fn chain(&self, slot_ms: i64) -> impl Iterator<Item = TimerUnit> {
-        self.slot(slot_ms).newest_first()
+        Ok(free_ms)
     }
 }
 
 impl SlotUnits {
-    /// Reads them, oldest first.
-    pub fn read(&self) -> Vec<TimerUnit> {
-        let mut units: Vec<TimerUnit> = self.clone().newest_first().collect();
+    /// Reads them, oldest first. Waits for the disk.
+    ///
+    /// # Errors
+    /// If the disk cannot read one of them: those in front of it cannot be found either.
+    pub fn read(&self) -> Result<Vec<TimerUnit>, StoreError> {
+        let mut units = self.newest_first().collect::<Result<Vec<_>, _>>()?;
         units.reverse();
-        units
+        Ok(units)
     }
 
-    /// Log offset of the oldest message that was entered behind its time.
-    pub fn oldest_late(&self) -> Option<u64> {
-        let late = self.clone().newest_first().filter(|unit| unit.delay_ms == 0);
-        late.map(|unit| unit.log_offset.cast_unsigned()).min()
+    /// Log offset of the oldest message that was entered behind its time. Waits for the disk.
+    pub fn oldest_late(&self) -> Result<Option<u64>, StoreError> {
+        let mut oldest = None;
+        for unit in self.newest_first() {
+            let unit = unit?;
+            let log_offset = unit.log_offset.cast_unsigned();
+            if unit.delay_ms == 0 && oldest.is_none_or(|known| log_offset < known) {
+                oldest = Some(log_offset);
+            }
+        }
+        Ok(oldest)
     }
 
-    fn newest_first(self) -> impl Iterator<Item = TimerUnit> {
+    fn newest_first(&self) -> impl Iterator<Item = Result<TimerUnit, StoreError>> + use<'_> {
         let floor = move |time_ms: i64| time_ms - time_ms.rem_euclid(self.precision_ms);
         let mut position = self.last;
         std::iter::from_fn(move || {
-            let unit = log::unit_at(&self.segments, position)?;
+            let unit = match log::unit_at(&self.segments, position) {
+                Ok(unit) => unit?,
+                Err(error) => {
+                    position = -1;
+                    return Some(Err(error));
+                }
+            };
             // Chains only lead back; a unit of another slot ends them.
             let is_of_slot = floor(unit.due_ms()) == floor(self.slot_ms);
             position = if unit.previous < position { unit.previous } else { -1 };
-            is_of_slot.then_some(unit)
+            is_of_slot.then_some(Ok(unit))
         })
     }
 }
@@ -394,7 +408,7 @@ impl TimerView {
 
     /// Log offset of the oldest message that a timer needs which is not delivered, and the time of its slot (epoch
     /// ms). Goes through all units; waits for the disk.
-    pub fn oldest(&self) -> Option<(u64, i64)> {
+    pub fn oldest(&self) -> Result<Option<(u64, i64)>, StoreError> {
         let read_to_ms = self.told.read_to_ms.load(Ordering::Relaxed);
         let mut oldest: Option<(u64, i64)> = None;
         log::each(&self.segments, |_, unit| {
@@ -402,13 +416,13 @@ impl TimerView {
             if unit.due_ms() >= read_to_ms && oldest.is_none_or(|(known, _)| log_offset < known) {
                 oldest = Some((log_offset, unit.due_ms()));
             }
-        });
-        oldest
+        })?;
+        Ok(oldest)
     }
 
-    /// Timers that wait in the slot of a time (epoch ms).
+    /// Timers that wait in the slot of a time (epoch ms); none where the disk cannot tell.
     pub fn count_at(&self, due_ms: i64) -> i32 {
-        self.wheel.get(due_ms).map_or(0, |slot| slot.count)
+        self.wheel.get(due_ms).ok().flatten().map_or(0, |slot| slot.count)
     }
 
     /// The slots from `from_ms` on that have units, with their number of timers, by time. Waits for the disk.
@@ -421,15 +435,15 @@ impl TimerView {
     }
 
     /// The units of a slot.
-    pub fn slot(&self, slot_ms: i64) -> SlotUnits {
-        let slot = self.wheel.get(slot_ms);
-        SlotUnits {
+    pub fn slot(&self, slot_ms: i64) -> Result<SlotUnits, StoreError> {
+        let slot = self.wheel.get(slot_ms)?;
+        Ok(SlotUnits {
             segments: Arc::clone(&self.segments),
             slot_ms,
             count: slot.map_or(0, |slot| slot.count),
             last: slot.map_or(-1, |slot| slot.last),
             precision_ms: self.precision_ms,
-        }
+        })
     }
 }
 

@@ -66,7 +66,7 @@ fn tell(log: &LogReader, unit: &Unit, filter: Option<&MessageFilter>) -> Consume
     let passes = filter.is_some_and(|filter| {
         filter.may_match(unit.tags_code)
             && log
-                .look(unit.log_offset, size, |bytes| {
+                .look_on_disk(unit.log_offset, size, |bytes| {
                     RecordView::parse(bytes).is_ok_and(|record| filter.matches(record.properties()))
                 })
                 .unwrap_or(false)

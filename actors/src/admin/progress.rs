@@ -256,7 +256,7 @@ impl Source {
         }
         let unit = units?.unit(queue_offset)?;
         let size = usize::try_from(unit.size).ok()?;
-        self.log.look(unit.log_offset, size, |bytes| {
+        self.log.look_on_disk(unit.log_offset, size, |bytes| {
             RecordView::parse(bytes).ok().map(|record| record.store_timestamp_ms())
         })?
     }

@@ -19,7 +19,7 @@ use super::clients::body;
 use crate::cast::BrokerCast;
 use crate::dispatcher::Settle;
 use crate::net::{Answer, Call, Refusal};
-use crate::query::record_at;
+use crate::query::fetch_record;
 use crate::schedule::AllPlaces;
 use crate::stats::SPANS_MS;
 use crate::stats::rates::{Rates, TellRates};
@@ -36,7 +36,13 @@ pub async fn runtime_info(cast: &BrokerCast, _: &Call) -> Answer {
     // What was appended before this question is dispatched when it is answered.
     cast.dispatcher.send(Settle).await?;
     let (dir, log) = (cast.store_dir.clone(), cast.log.clone());
-    let look = move || (disk_use(&dir).ok().zip(size_of_disk(&dir)), record_at(&log, log.min_offset()));
+    let look = move || {
+        let first = fetch_record(&log, log.min_offset()).unwrap_or_else(|error| {
+            tracing::error!(%error, "the first message of the log cannot be read");
+            None
+        });
+        (disk_use(&dir).ok().zip(size_of_disk(&dir)), first)
+    };
     let looked = actix_rt::task::spawn_blocking(look).await.map_err(|_| Refusal::gone("the reader"))?;
     let (disk, first) = looked;
     let earliest_ms =

@@ -42,7 +42,7 @@ fn bounds(queues: &QueueTable, log: &LogReader, topic: &Text, queue_id: i32) -> 
     let last = if max_offset > min_offset { queue.unit(max_offset - 1) } else { None };
     let stored_ms = last.and_then(|unit| {
         let size = usize::try_from(unit.size).ok()?;
-        log.look(unit.log_offset, size, |bytes| {
+        log.look_on_disk(unit.log_offset, size, |bytes| {
             RecordView::parse(bytes).ok().map(|record| record.store_timestamp_ms())
         })?
     });

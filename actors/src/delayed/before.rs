@@ -6,13 +6,12 @@
 //! - the log is read on a thread that may wait, from the segment on in which the first such delivery can be.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 
 use troupemq_codec::message::RecordView;
 use troupemq_codec::message::properties::{REAL_QUEUE_ID, REAL_TOPIC, TIMER_ROLL_TIMES, UNIQ_KEY};
-use troupemq_store::LogReader;
 use troupemq_store::timer::TIMER_TOPIC;
+use troupemq_store::{LogReader, StoreError};
 
 use crate::cast::BrokerCast;
 
@@ -55,14 +54,22 @@ impl Before {
 
     fn walk(log: &LogReader, from_ms: i64) -> Before {
         let mut before = Before::default();
-        let walked = log.walk(start_of(log, from_ms), log.wrote_to(), |record| {
-            if record.store_timestamp_ms() >= from_ms {
-                before.note(record);
-            }
-            Ok::<(), Infallible>(())
-        });
-        let Ok(to) = walked;
-        tracing::debug!(to, deliveries = before.count, "looked back for what was delivered");
+        let mut from = start_of(log, from_ms);
+        // Each turn is of another segment: what is behind a place that the disk cannot read is left out.
+        loop {
+            let walked = log.walk(from, log.wrote_to(), |record| {
+                if record.store_timestamp_ms() >= from_ms {
+                    before.note(record);
+                }
+                from = from.max(record.log_offset().cast_unsigned());
+                Ok::<(), StoreError>(())
+            });
+            let Err(error) = walked else { break };
+            tracing::error!(%error, "delayed messages that were delivered behind this place may come twice");
+            let Some(next) = log.segments().at(from).map(|segment| segment.end()) else { break };
+            from = next;
+        }
+        tracing::debug!(deliveries = before.count, "looked back for what was delivered");
         before
     }
 
@@ -122,9 +129,12 @@ impl Before {
 /// Start of the last segment that was begun before `from_ms`.
 fn start_of(log: &LogReader, from_ms: i64) -> u64 {
     let segments = log.segments().snapshot();
-    let is_before = |start: u64| {
-        log.record_at(start, |record| record.store_timestamp_ms())
-            .is_some_and(|stored_ms| stored_ms < from_ms)
+    let is_before = |start: u64| match log.fetch_record(start, |record| record.store_timestamp_ms()) {
+        Ok(stored_ms) => stored_ms.is_some_and(|stored_ms| stored_ms < from_ms),
+        Err(error) => {
+            tracing::error!(%error, "the first message of a segment cannot be read from the disk");
+            false
+        }
     };
     let mut starts = segments.iter().rev().map(|segment| segment.start());
     starts.clone().find(|start| is_before(*start)).or(starts.next_back()).unwrap_or_default()

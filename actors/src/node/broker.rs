@@ -30,7 +30,7 @@ use troupemq_store::{
 use crate::cast::BrokerCast;
 use crate::cold_reader::ColdReaders;
 use crate::commit_log::{CommitLog, ReleaseLog};
-use crate::config::{BrokerConfig, BrokerPart, NodeClock, NodeConfig};
+use crate::config::{BrokerConfig, BrokerPart, NetConfig, NodeClock, NodeConfig};
 use crate::detour::Detours;
 use crate::directory::Directory;
 use crate::dispatcher::{Dispatcher, ReleaseWriter};
@@ -130,9 +130,24 @@ pub(super) fn build(
     if let Some(running) = &mut stage.broker {
         running.delivery = Some(delivery);
     }
+    tell_bounds(config, cast.memory_bytes);
     let served = || Served::Broker(cast.clone());
     let listener = socket.map(|socket| Listener::new(socket, stage.sessions.clone(), served()));
     Ok(Built { address, cast, listener })
+}
+
+/// Says what bounds the memory that a broker takes beside its maps; there are no other pools.
+fn tell_bounds(config: &NodeConfig, memory_bytes: u64) {
+    let NetConfig { in_flight_max_bytes, outbound_max_bytes, calls_max, .. } = config.net;
+    let mailbox = crate::commit_log::MAILBOX;
+    tracing::info!(
+        memory_bytes,
+        in_flight_max_bytes,
+        outbound_max_bytes,
+        calls_max,
+        mailbox,
+        "requests and answers are bounded by these numbers"
+    );
 }
 
 /// The filters that were saved: what is replayed at the opening of the store gets their bits.
@@ -379,7 +394,13 @@ impl Running {
     /// Stops the broker once no session is left: what was taken in is stored, then the store is closed.
     pub(super) async fn stop(self, poison: &Poison) -> Result<(), NodeError> {
         let delivered = match &self.delivery {
-            Some(delivery) => delivery.stop().await,
+            Some(delivery) => match delivery.stop().await {
+                Ok(()) => {
+                    self.flushing.0.flush().await;
+                    delivery.save().await
+                }
+                stopped => stopped,
+            },
             None => Ok(()),
         };
         let saved = match &self.people {

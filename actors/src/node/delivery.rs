@@ -1,7 +1,8 @@
 //! Starts and stops the actors that deliver what waits: delay levels, timers, transactions, retries.
 //!
 //! Invariants:
-//! - they stop before the log does, so that nothing is half delivered at an orderly stop.
+//! - they stop before the log does, so that nothing is half delivered at an orderly stop;
+//! - how far they are is saved behind the flush of what they delivered, at a stop as at any other time.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use troupemq_store::timer::TimerStore;
 use crate::cast::BrokerCast;
 use crate::node::{NodeError, Stage};
 use crate::retry::Retry;
-use crate::schedule::{Schedule, StopSchedule};
-use crate::timer::{StopTimer, Timer};
+use crate::schedule::{SaveSchedule, Schedule, StopSchedule};
+use crate::timer::{SaveTimer, StopTimer, Timer};
 use crate::transaction::{CommitProgress, TransactionChecker};
 use crate::watchdog::Watchdog;
 
@@ -57,21 +58,26 @@ impl Delivery {
         Ok(Delivery { schedule, timer, transactions })
     }
 
-    /// Ends all deliveries and saves how far they are.
+    /// Ends all deliveries.
     pub(super) async fn stop(&self) -> Result<(), NodeError> {
-        let part = "TransactionChecker";
-        self.transactions.send(CommitProgress).await.map_err(|_| NodeError::Incomplete { part })?;
-        let part = "Schedule";
-        let saving = self.schedule.send(StopSchedule).await.map_err(|_| NodeError::Incomplete { part })?;
-        let saved = match saving.await {
-            Ok(Ok(())) => Ok(()),
-            _ => Err(NodeError::Incomplete { part }),
-        };
-        let part = "Timer";
-        let saving = self.timer.send(StopTimer).await.map_err(|_| NodeError::Incomplete { part })?;
-        match saving.await {
-            Ok(Ok(())) => saved,
-            _ => Err(NodeError::Incomplete { part }),
+        let gone = |part| NodeError::Incomplete { part };
+        let schedule = self.schedule.send(StopSchedule).await.map_err(|_| gone("Schedule"))?;
+        let timer = self.timer.send(StopTimer).await.map_err(|_| gone("Timer"))?;
+        schedule.await.map_err(|_| gone("Schedule"))?;
+        timer.await.map_err(|_| gone("Timer"))
+    }
+
+    /// Saves how far they are, once the disk has all of them: who is killed in between finds them in the log.
+    pub(super) async fn save(&self) -> Result<(), NodeError> {
+        let gone = |part| NodeError::Incomplete { part };
+        self.transactions.send(CommitProgress).await.map_err(|_| gone("TransactionChecker"))?;
+        let schedule = self.schedule.send(SaveSchedule).await.map_err(|_| gone("Schedule"))?;
+        let timer = self.timer.send(SaveTimer).await.map_err(|_| gone("Timer"))?;
+        for (part, saving) in [("Schedule", schedule), ("Timer", timer)] {
+            if !matches!(saving.await, Ok(Ok(()))) {
+                return Err(gone(part));
+            }
         }
+        Ok(())
     }
 }

@@ -8,9 +8,13 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use troupemq_codec::ResponseCode;
+use troupemq_codec::request::DelayOffsetTable;
 use troupemq_store::faults::{Op, arm, hold_up};
+use troupemq_store::tables::TableFile;
+use troupemq_store::timer::TimerPeek;
 use troupemq_store::{FlushMode, ManualClock};
 
+use super::delivery_test::{NOW_MS, wait_for};
 use crate::config::{NodeClock, NodeConfig};
 use crate::dispatcher::Settle;
 use crate::node::{Node, NodeHandle};
@@ -213,4 +217,46 @@ fn what_was_delivered_and_never_came_to_the_disk_does_not_count_as_delivered_whe
     let node = Node::start(config).unwrap();
     until("both are delivered again", || queued(&node, "Level") == 1 && queued(&node, "Timed") == 1);
     node.stop_and_wait().unwrap();
+}
+
+/// Nothing but the stop flushes here.
+#[test]
+fn a_stop_that_cannot_flush_notes_no_delivery_and_the_next_start_finds_each_once() {
+    for wait in ["DELAY\u{1}1\u{2}", "TIMER_DELAY_MS\u{1}2000\u{2}"] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(NOW_MS));
+        let start = || {
+            let mut config = small_broker(dir.path());
+            config.broker.as_mut().unwrap().store.flush_interval_ms = 60_000;
+            config.clock = NodeClock(clock.clone());
+            Node::start(config).unwrap()
+        };
+        let noted = || {
+            let (_, table) = TableFile::<DelayOffsetTable>::open(dir.path()).unwrap();
+            let timers = TimerPeek::read(dir.path()).unwrap().expect("it has timers");
+            (
+                table.offset_table.get(&1).copied().unwrap_or(0),
+                timers.checkpoint.last_read_ms > NOW_MS + 1_000,
+            )
+        };
+        let node = start();
+        let mut client = Client::of(&node);
+        // However long this takes, no flush of another moment succeeds.
+        let slow = hold_up(&dir.path().join("commitlog"), Op::Flush);
+        assert_eq!(client.produce("Late", 0, b"late", wait).code, 0);
+        clock.advance_ms(5_000);
+        assert_eq!(&wait_for(&mut client, "Late", 0, 0).body[..], b"late");
+        let broken = arm(&dir.path().join("commitlog"), Op::Flush, 0, EIO);
+        drop(slow);
+        let _poisoned = node.stop_and_wait();
+        assert!(broken.has_struck());
+        drop(broken);
+        assert_eq!(noted(), (0, false), "{wait}");
+
+        let node = start();
+        let mut client = Client::of(&node);
+        assert_eq!(client.produce("Late", 0, b"last", "").code, 0);
+        assert_eq!(&wait_for(&mut client, "Late", 0, 1).body[..], b"last", "each comes once");
+        node.stop_and_wait().expect("a clean stop");
+    }
 }

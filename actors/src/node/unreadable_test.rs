@@ -3,12 +3,23 @@
 //! Invariants:
 //! - every test has its own node, folder and ports.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use troupemq_codec::ResponseCode;
+use troupemq_codec::request::{QueryMessage, QueryMessageHeader};
+use troupemq_store::ManualClock;
 use troupemq_store::faults::{Op, arm};
 
+use super::delivery_test::{NOW_MS, count, start, wait_for};
 use super::end_to_end_test::{evict, found, refused, stored, with_cold_log};
 use crate::node::Node;
-use crate::testing::{Client, small_broker, start_broker};
+use crate::testing::{Client, request, small_broker, start_broker, until};
+
+/// The first segment of the log of a broker.
+fn first_segment(dir: &Path) -> std::path::PathBuf {
+    dir.join("commitlog").join(format!("{:020}", 0))
+}
 
 #[test]
 fn what_the_disk_cannot_read_is_an_answer_that_names_it_and_the_node_goes_on() {
@@ -88,4 +99,77 @@ fn what_this_node_wrote_and_the_system_has_evicted_is_read_where_waiting_is_allo
     assert_eq!(broker.stats.read().cold_pulls, u64::from(is_cold));
     assert_eq!(found(&client.pull("Own", 0, 89, "*")).1.len(), 1);
     assert_eq!(broker.stats.read().cold_pulls, u64::from(is_cold), "the end is in memory");
+}
+
+/// Two messages wait, of which the disk cannot read the first for a while.
+fn deliver_unreadable(wait: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    stored(&client.produce("Late", 0, b"first", wait));
+    for _ in 0..9 {
+        stored(&client.produce("Fill", 0, &[1; 1_000_000], ""));
+    }
+    stored(&client.produce("Late", 0, b"second", wait));
+    let broken = arm(&first_segment(dir.path()), Op::Read, 0, 5);
+    clock.advance_ms(5_000);
+    assert_eq!(&wait_for(&mut client, "Late", 0, 0).body[..], b"second", "it is not held up");
+    until("the first is tried", || broken.has_struck());
+    node.stop_and_wait().expect("a clean stop");
+
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    clock.advance_ms(5_000);
+    stored(&client.produce("Late", 0, b"third", wait));
+    clock.advance_ms(5_000);
+    assert_eq!(&wait_for(&mut client, "Late", 0, 1).body[..], b"third", "the second comes once");
+    drop(broken);
+    until("the first comes", || {
+        clock.advance_ms(1_000);
+        count(&mut client, "Late", 0) == 3
+    });
+    assert_eq!(&wait_for(&mut client, "Late", 0, 2).body[..], b"first");
+    node.stop_and_wait().expect("a clean stop");
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    stored(&client.produce("Late", 0, b"last", ""));
+    assert_eq!(&wait_for(&mut client, "Late", 0, 3).body[..], b"last", "and each comes once");
+    node.stop_and_wait().expect("a clean stop");
+}
+
+#[test]
+fn a_message_of_a_level_that_the_disk_cannot_read_comes_when_it_can_once_and_holds_up_no_other() {
+    deliver_unreadable("DELAY\u{1}1\u{2}");
+}
+
+#[test]
+fn a_timer_that_the_disk_cannot_read_comes_when_it_can_once_and_holds_up_no_other() {
+    deliver_unreadable("TIMER_DELAY_MS\u{1}2000\u{2}");
+}
+
+#[test]
+fn a_query_for_what_the_disk_cannot_read_is_answered_with_file_place_and_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    stored(&client.produce("Found", 0, b"x", "KEYS\u{1}k\u{2}"));
+    let header = QueryMessageHeader {
+        topic: "Found".into(),
+        key: "k".into(),
+        messages_max: 9,
+        end_timestamp_ms: i64::MAX,
+        ..QueryMessageHeader::default()
+    };
+    for place in ["commitlog", "index"] {
+        let broken = arm(&dir.path().join(place), Op::Read, 0, 5);
+        let answer = client.call(request::<QueryMessage>(&header));
+        let named = format!("cannot read {}", dir.path().join(place).display());
+        refused(&answer, ResponseCode::SYSTEM_ERROR, &named);
+        assert!(answer.remark.unwrap_or_default().contains(", at byte "));
+        drop(broken);
+        assert_eq!(client.call(request::<QueryMessage>(&header)).code, 0);
+    }
+    node.stop_and_wait().expect("a clean stop");
 }

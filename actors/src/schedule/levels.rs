@@ -5,15 +5,21 @@
 //! - a level is delivered in the order of its queue: what is not due holds up what is behind it;
 //! - what its record says of a message counts more than its unit, where that was looked up;
 //! - what waits in a level that the setting has no more is delivered as well, when it was to be;
-//! - the place of a level moves on only past what was stored.
+//! - the place of a level moves on only past what was stored;
+//! - what the disk cannot read now is left behind and tried again, and the place that is saved stays in front of it:
+//!   what was delivered from behind it is found in the log after a start.
 
 use std::collections::BTreeMap;
 
 use troupemq_store::Unit;
 use troupemq_store::dispatch::delay_levels::DelayLevels;
 
+use crate::delayed::pause_ms;
+
 /// Messages taken from one level at a time: the other levels wait no longer than for these.
 pub const TAKEN_MAX: usize = 256;
+/// Messages that are left behind, as the disk cannot read them; of more the first holds its level up.
+const LEFT_MAX: usize = 4_096;
 
 /// A message that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +31,10 @@ pub struct Due {
 }
 
 impl Due {
+    fn place(&self) -> (i32, i64) {
+        (self.level, self.unit.queue_offset)
+    }
+
     /// When it is due. One that lies further ahead than its level allows was stored under another clock and is due at
     /// once, and so is one that is lost: it is only passed.
     pub fn due_ms(&self, levels: &DelayLevels, now_ms: i64) -> i64 {
@@ -43,13 +53,23 @@ pub struct Places {
     next: BTreeMap<i32, i64>,
     /// The message of each level that was last looked up, as its record has it.
     looked_up: BTreeMap<i32, Unit>,
+    /// Messages that others have passed, as the disk could not read them, by level and queue offset.
+    left: BTreeMap<(i32, i64), Left>,
+}
+
+/// A message that is tried again.
+#[derive(Debug)]
+struct Left {
+    unit: Unit,
+    tries: u32,
+    again_ms: i64,
 }
 
 impl Places {
     /// Levels that were delivered up to these queue offsets, up to the last one that has a queue.
     pub fn new(levels: DelayLevels, saved: BTreeMap<i32, i64>, last: i32) -> Places {
         let last = last.max(levels.max());
-        Places { levels, last, next: saved, looked_up: BTreeMap::new() }
+        Places { levels, last, next: saved, looked_up: BTreeMap::new(), left: BTreeMap::new() }
     }
 
     /// The levels in which something may wait.
@@ -58,8 +78,17 @@ impl Places {
     }
 
     /// The next offset of each level.
-    pub fn table(&self) -> &BTreeMap<i32, i64> {
+    pub fn next(&self) -> &BTreeMap<i32, i64> {
         &self.next
+    }
+
+    /// Where each level goes on after the next start: not behind what it has left.
+    pub fn table(&self) -> BTreeMap<i32, i64> {
+        let mut table = self.next.clone();
+        for (level, queue_offset) in self.left.keys() {
+            table.entry(*level).and_modify(|next| *next = (*next).min(*queue_offset));
+        }
+        table
     }
 
     /// Where a level goes on, within what its queue has.
@@ -99,7 +128,41 @@ impl Places {
 
     /// What was taken is stored, or need not be.
     pub fn passed(&mut self, due: &Due) {
-        self.next.insert(due.level, due.unit.next_offset());
+        if self.left.remove(&due.place()).is_none() {
+            self.next.insert(due.level, due.unit.next_offset());
+        }
+    }
+
+    /// What was taken cannot be read now: it is left behind, and tried again after a while. Answers how often it was
+    /// tried.
+    pub fn leave(&mut self, due: &Due, now_ms: i64) -> u32 {
+        let left = self.left.entry(due.place()).or_insert_with(|| {
+            self.next.insert(due.level, due.unit.next_offset());
+            Left { unit: due.unit, tries: 0, again_ms: 0 }
+        });
+        left.tries = left.tries.saturating_add(1);
+        left.again_ms = now_ms.saturating_add(pause_ms(left.tries));
+        left.tries
+    }
+
+    /// How many more may be left behind.
+    pub fn room(&self) -> usize {
+        LEFT_MAX.saturating_sub(self.left.len())
+    }
+
+    /// Whether something is left behind.
+    pub fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Takes what is to be tried again; answers when the next is.
+    pub fn again(&self, now_ms: i64, due: &mut Vec<Due>) -> Option<i64> {
+        let (again, later): (Vec<_>, Vec<_>) =
+            self.left.iter().partition(|(_, left)| left.again_ms <= now_ms);
+        due.extend(
+            again.iter().take(TAKEN_MAX).map(|((level, _), left)| Due { level: *level, unit: left.unit }),
+        );
+        later.iter().map(|(_, left)| left.again_ms).min()
     }
 
     fn due_ms(&self, one: &Due, now_ms: i64) -> i64 {
@@ -181,6 +244,37 @@ mod tests {
         assert_eq!((places.place(1, 0, 10), places.place(1, 5, 10), places.place(1, 0, 2)), (3, 5, 2));
         assert_eq!(places.place(2, 7, 10), 7);
         places.passed(&Due { level: 1, unit: unit(3, 0) });
-        assert_eq!(places.table(), &BTreeMap::from([(1, 4)]));
+        assert_eq!(places.table(), BTreeMap::from([(1, 4)]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_behind_tried_again_and_saved_as_not_delivered() {
+        let mut places = places();
+        let due = |at| Due { level: 1, unit: unit(at, 1000) };
+        assert_eq!(places.leave(&due(3), 1000), 1);
+        places.passed(&due(4));
+        assert_eq!((places.place(1, 0, 10), places.table()), (5, BTreeMap::from([(1, 3)])));
+        assert_eq!(places.next(), &BTreeMap::from([(1, 5)]));
+        let again = |places: &Places, now_ms| {
+            let mut due = Vec::new();
+            let next_ms = places.again(now_ms, &mut due);
+            (due.iter().map(|due| due.unit.queue_offset).collect::<Vec<_>>(), next_ms)
+        };
+        assert_eq!(again(&places, 1_999), (vec![], Some(2_000)));
+        assert_eq!(again(&places, 2_000), (vec![3], None));
+        assert_eq!(places.leave(&due(3), 2_000), 2);
+        assert_eq!(again(&places, 2_001), (vec![], Some(4_000)));
+        places.passed(&due(3));
+        assert_eq!((places.table(), places.has_left()), (BTreeMap::from([(1, 5)]), false));
+    }
+
+    #[test]
+    fn a_bounded_number_is_left_behind() {
+        let mut places = places();
+        for at in (3..).take(LEFT_MAX) {
+            assert!(places.room() > 0);
+            places.leave(&Due { level: 1, unit: unit(at, 1000) }, 1000);
+        }
+        assert_eq!(places.room(), 0);
     }
 }

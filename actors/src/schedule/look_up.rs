@@ -54,7 +54,11 @@ async fn put_right(cast: &BrokerCast, mut all: Vec<Due>) -> Vec<Due> {
 async fn put_right_level(cast: &BrokerCast, queue: &ConsumeQueue, all: &mut [Due]) {
     let units: Vec<_> = all.iter().map(|one| one.unit).collect();
     let records = Records::of_queue(cast, queue, &units).await;
-    for (one, record) in all.iter_mut().zip(records.iter()) {
+    for (at, (one, record)) in all.iter_mut().zip(records.iter()).enumerate() {
+        if records.is_unreadable(at) {
+            // Nobody knows: its unit is believed, and its record looked at again when it leaves.
+            continue;
+        }
         match record.and_then(|bytes| RecordView::parse(bytes).ok()) {
             Some(record) => {
                 let delay_ms = cast.detours.levels().of(one.level);

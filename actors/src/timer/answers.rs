@@ -69,7 +69,7 @@ pub(super) fn count(
     };
     for (slot_ms, timers) in slots {
         metrics.add(slot_ms, i64::from(timers), now_ms);
-        for unit in report.view.slot(slot_ms).read() {
+        for unit in report.view.slot(slot_ms)?.read()? {
             *by_hash.entry(unit.topic_hash).or_default() += if unit.is_delete() { -1 } else { 1 };
         }
     }

@@ -16,10 +16,10 @@ use troupemq_store::timer::{SlotUnits, TIMER_TOPIC};
 use troupemq_store::{LogReader, Unit};
 
 use super::dequeue::Waiting;
-use super::enqueue::{Mark, Marker};
+use super::enqueue::{Marker, Said};
 use super::{Delivered, Read, Timer};
 use crate::cast::BrokerCast;
-use crate::delayed::{self, Before, Leaving};
+use crate::delayed::{self, Before, Leaving, Outcome};
 
 /// Records read at a time.
 pub const READ_MAX: usize = 1024;
@@ -29,7 +29,7 @@ pub const READ_MAX: usize = 1024;
 pub struct Unread(IntoIter<(i64, TimerUnit)>);
 
 /// What an opened slot holds, and what its record says.
-pub type Loaded = (i64, TimerUnit, Option<Mark>);
+pub type Loaded = (i64, TimerUnit, Said);
 
 /// What is to be read.
 #[derive(Debug, Default)]
@@ -42,22 +42,44 @@ pub struct Wanted {
     pub unread: Unread,
 }
 
+/// Slots as they were read.
+#[derive(Debug, Default)]
+struct Opened {
+    units: Vec<(i64, TimerUnit)>,
+    /// Those that the disk cannot read now.
+    unreadable: Vec<SlotUnits>,
+}
+
 impl Unread {
+    /// Units that were read before, but for their records.
+    pub fn again(units: Vec<(i64, TimerUnit)>) -> Unread {
+        Unread(units.into_iter())
+    }
+
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.0.len() == 0
     }
+}
 
-    fn of(slots: &[SlotUnits]) -> Unread {
-        let mut units = Vec::new();
+impl Opened {
+    fn of(slots: Vec<SlotUnits>) -> Opened {
+        let mut opened = Opened::default();
         for slot in slots {
             let mut seen = HashSet::new();
-            let mut own = slot.read();
+            let mut own = match slot.read() {
+                Ok(own) => own,
+                Err(error) => {
+                    tracing::error!(%error, slot_ms = slot.slot_ms, "timers wait until the disk can read them");
+                    opened.unreadable.push(slot);
+                    continue;
+                }
+            };
             own.retain(|unit| seen.insert(unit.log_offset));
             own.sort_by_key(|unit| !unit.is_delete());
-            units.extend(own.into_iter().map(|unit| (slot.slot_ms, unit)));
+            opened.units.extend(own.into_iter().map(|unit| (slot.slot_ms, unit)));
         }
-        Unread(units.into_iter())
+        opened
     }
 }
 
@@ -81,20 +103,21 @@ pub(super) async fn read(
         None => Vec::new(),
     };
     let new = new.into_iter().zip(marks).collect();
-    let mut opened = Vec::new();
+    let (mut opened, mut shut) = (Vec::new(), Vec::new());
     if !slots.is_empty() {
-        unread = actix_rt::task::spawn_blocking(move || Unread::of(&slots)).await.unwrap_or_else(|lost| {
+        let read = actix_rt::task::spawn_blocking(move || Opened::of(slots)).await.unwrap_or_else(|lost| {
             cast.poison.trip(format!("slots of the timer wheel could not be read: {lost}"));
-            Unread::default()
+            Opened::default()
         });
-        opened.extend(unread.0.as_slice().iter().map(|(slot_ms, _)| *slot_ms));
+        opened.extend(read.units.iter().map(|(slot_ms, _)| *slot_ms));
+        (unread, shut) = (Unread(read.units.into_iter()), read.unreadable);
     }
     let units: Vec<(i64, TimerUnit)> = unread.0.by_ref().take(READ_MAX).collect();
     let records: Vec<Unit> = units.iter().map(|(_, unit)| record_of(unit)).collect();
     let marks = marker.read(&cast, &records).await;
-    let loaded = units.into_iter().zip(marks).map(|((slot_ms, unit), mark)| (slot_ms, unit, mark)).collect();
+    let loaded = units.into_iter().zip(marks).map(|((slot_ms, unit), said)| (slot_ms, unit, said)).collect();
     // An actor that is gone needs no news.
-    let _ = timer.send(Read { now_ms, new, opened, loaded, unread }).await;
+    let _ = timer.send(Read { now_ms, new, opened, shut, loaded, unread }).await;
 }
 
 /// Stores what is due and tells how much of it is done.
@@ -106,8 +129,9 @@ pub(super) async fn deliver(
 ) {
     let now_ms = cast.now_ms();
     let leaving: Vec<Leaving> = due.iter().map(|waiting| leaving(waiting, now_ms)).collect();
-    let passed = delayed::deliver(&cast, &leaving, &mut before).await;
-    let _ = timer.send(Delivered { due, passed, before }).await;
+    // What cannot be read waits in its slot, of which so many may be open.
+    let outcome = delayed::deliver(&cast, &leaving, &mut before, usize::MAX).await;
+    let _ = timer.send(Delivered { due, outcome, before }).await;
 }
 
 /// What may have been delivered before the start without being noted.
@@ -125,9 +149,18 @@ pub(super) struct Unsure {
 impl Unsure {
     /// The time from which deliveries are looked for, epoch ms.
     fn since_ms(&self, log: &LogReader) -> i64 {
-        let late = self.slot.as_ref().and_then(SlotUnits::oldest_late);
-        let stored_ms = |log_offset| log.record_at(log_offset, |record| record.store_timestamp_ms());
-        self.first.into_iter().chain(late).filter_map(stored_ms).fold(self.from_ms, i64::min)
+        let late = self.slot.as_ref().map(SlotUnits::oldest_late).transpose().unwrap_or_else(|error| {
+            tracing::error!(%error, "timers that were late before the start may come twice");
+            None
+        });
+        let stored_ms = |log_offset| {
+            let stored_ms = log.fetch_record(log_offset, |record| record.store_timestamp_ms());
+            stored_ms.unwrap_or_else(|error| {
+                tracing::error!(%error, "timers that were stored behind this one may come twice");
+                None
+            })
+        };
+        self.first.into_iter().chain(late.flatten()).filter_map(stored_ms).fold(self.from_ms, i64::min)
     }
 }
 
@@ -136,7 +169,7 @@ pub(super) async fn look_back(cast: Arc<BrokerCast>, unsure: Unsure, timer: Addr
     let (log, from_ms) = (cast.log.clone(), unsure.from_ms);
     let since_ms = actix_rt::task::spawn_blocking(move || unsure.since_ms(&log)).await;
     let before = Before::read(&cast, since_ms.unwrap_or(from_ms)).await;
-    let _ = timer.send(Delivered { due: Vec::new(), passed: 0, before }).await;
+    let _ = timer.send(Delivered { due: Vec::new(), outcome: Outcome::default(), before }).await;
 }
 
 fn leaving(waiting: &Waiting, now_ms: i64) -> Leaving {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::deliver::READ_MAX;
 use super::enqueue::Mark;
+use crate::delayed::pause_ms;
 
 /// Timers taken at a time.
 pub const TAKEN_MAX: usize = 512;
@@ -35,6 +36,8 @@ pub struct Waiting {
     pub names: [u64; 2],
     /// What its record says, if it goes to another slot instead of to its topic.
     pub rolls: Option<Box<Mark>>,
+    /// How often its record could not be read.
+    pub tries: u32,
 }
 
 /// The open slots.
@@ -73,18 +76,22 @@ impl OpenSlots {
 
     /// Opens slots before `to_ms`, each `step_ms` wide, as many as there is room for; the others when there is.
     /// `next` gives the first slot from a time on that has units, and how many.
-    pub fn open_ahead(
+    pub fn open_ahead<E>(
         &mut self,
         to_ms: i64,
         step_ms: i64,
-        mut next: impl FnMut(i64) -> Option<(i64, usize)>,
-    ) {
+        mut next: impl FnMut(i64) -> Result<Option<(i64, usize)>, E>,
+    ) -> Result<(), E> {
         let (mut slots, mut units) = (0, 0);
         while self.waiting() < OPEN_MAX && units < READ_MAX && slots < OPENED_MAX {
-            let Some((slot_ms, more)) = next(self.open_to_ms) else { return self.opened_to(to_ms) };
+            let Some((slot_ms, more)) = next(self.open_to_ms)? else {
+                self.opened_to(to_ms);
+                break;
+            };
             (slots, units) = (slots + 1, units + more);
             self.opened_to(slot_ms + step_ms);
         }
+        Ok(())
     }
 
     /// Timers that wait in open slots.
@@ -152,6 +159,16 @@ impl OpenSlots {
         self.waiting.insert((waiting.due_ms, waiting.log_offset), waiting);
     }
 
+    /// Puts a timer back that was taken and cannot be read now: it is due again after a while. Answers in how many
+    /// milliseconds.
+    pub fn put_off(&mut self, mut waiting: Waiting, now_ms: i64) -> i64 {
+        waiting.tries = waiting.tries.saturating_add(1);
+        let pause_ms = pause_ms(waiting.tries);
+        waiting.due_ms = now_ms.saturating_add(pause_ms);
+        self.put_back(waiting);
+        pause_ms
+    }
+
     /// Notes that a timer that was taken is done.
     pub fn done(&mut self, slot_ms: i64) {
         if let Some(slot) = self.slots.get_mut(&slot_ms) {
@@ -194,12 +211,15 @@ impl Waiting {
             size,
             names: mark.names,
             rolls,
+            tries: 0,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
 
     fn timer(log_offset: u64, due_ms: i64) -> Waiting {
@@ -212,6 +232,7 @@ mod tests {
             size: 100,
             names: [log_offset, log_offset + 500],
             rolls: None,
+            tries: 0,
         }
     }
 
@@ -271,9 +292,31 @@ mod tests {
         assert!(slots.is_done(0));
     }
 
+    #[test]
+    fn what_cannot_be_read_is_due_again_later_and_holds_its_slot_open_but_no_other_timer_up() {
+        let mut slots = slots(&[(1, 700), (2, 800)]);
+        let mut both = slots.take(1000, |_| true);
+        let second = both.remove(1);
+        assert_eq!(slots.put_off(both.remove(0), 1000), 1_000);
+        slots.done(second.slot_ms);
+        assert_eq!((taken(&mut slots, 1_999), slots.is_done(0)), (vec![], false));
+        let again = slots.take(2_000, |_| true).remove(0);
+        assert_eq!(slots.put_off(again, 2_000), 2_000);
+        slots.cancel(0, 1);
+        assert_eq!((taken(&mut slots, 9_000), slots.is_done(0)), (vec![], true), "it was recalled meanwhile");
+    }
+
+    #[test]
+    fn a_wheel_that_cannot_be_read_opens_no_slot() {
+        let mut slots = OpenSlots::new(0);
+        assert_eq!(slots.open_ahead(9_000, 1000, |_| Err("unreadable")), Err("unreadable"));
+        assert_eq!(slots.open_to_ms(), 0);
+    }
+
     /// Opens slots of one second before `to_ms`, each with so many units; the time to which they are open then.
     fn opened(slots: &mut OpenSlots, to_ms: i64, units: usize) -> i64 {
-        slots.open_ahead(to_ms, 1000, |from_ms| (from_ms < to_ms).then_some((from_ms, units)));
+        let next = |from_ms| Ok::<_, Infallible>((from_ms < to_ms).then_some((from_ms, units)));
+        let Ok(()) = slots.open_ahead(to_ms, 1000, next);
         slots.open_to_ms()
     }
 

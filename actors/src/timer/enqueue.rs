@@ -37,6 +37,17 @@ pub struct Mark {
     pub topic_hash: i32,
 }
 
+/// What was found out of a message of the timer topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It is a timer.
+    Timer(Mark),
+    /// It is none, or no longer kept.
+    Nothing,
+    /// The disk cannot read it now.
+    Unreadable,
+}
+
 /// Reads marks; all of one node are read by one of these.
 #[derive(Debug, Clone)]
 pub struct Marker {
@@ -85,20 +96,22 @@ impl Marker {
     }
 
     /// Reads the marks of messages that were stored in a queue of timers.
-    pub async fn read_queue(
-        &self,
-        cast: &BrokerCast,
-        queue: &ConsumeQueue,
-        units: &[Unit],
-    ) -> Vec<Option<Mark>> {
-        let records = Records::of_queue(cast, queue, units).await;
-        records.iter().map(|record| self.mark(record?)).collect()
+    pub async fn read_queue(&self, cast: &BrokerCast, queue: &ConsumeQueue, units: &[Unit]) -> Vec<Said> {
+        self.marks(&Records::of_queue(cast, queue, units).await)
     }
 
     /// Reads the marks of records, where waiting for the disk is allowed.
-    pub async fn read(&self, cast: &BrokerCast, units: &[Unit]) -> Vec<Option<Mark>> {
-        let records = Records::read(cast, units.iter().copied()).await;
-        records.iter().map(|record| self.mark(record?)).collect()
+    pub async fn read(&self, cast: &BrokerCast, units: &[Unit]) -> Vec<Said> {
+        self.marks(&Records::read(cast, units.iter().copied()).await)
+    }
+
+    fn marks(&self, records: &Records) -> Vec<Said> {
+        let said = |(at, record): (usize, Option<&[u8]>)| match record.and_then(|bytes| self.mark(bytes)) {
+            Some(mark) => Said::Timer(mark),
+            None if records.is_unreadable(at) => Said::Unreadable,
+            None => Said::Nothing,
+        };
+        records.iter().enumerate().map(said).collect()
     }
 }
 

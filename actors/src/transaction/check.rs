@@ -89,7 +89,15 @@ async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<
         let Some((last, _)) = open.places.last() else { return Ok(()) };
         from = last + 1;
         for (queue_offset, log_offset) in &open.places {
-            let bytes = cast.lookups.record(&cast.log, *log_offset).await?;
+            let bytes = match cast.lookups.record(&cast.log, *log_offset).await {
+                // One that the disk cannot read now does not hold up those behind it: the next round looks again.
+                Err(refusal) if refusal.code == ResponseCode::SYSTEM_ERROR => {
+                    let remark = refusal.remark;
+                    tracing::error!(queue_offset, log_offset, remark, "a half message cannot be read now");
+                    continue;
+                }
+                read => read?,
+            };
             let view = bytes.as_ref().and_then(|bytes| HalfView::parse(bytes));
             let Some(view) = view.filter(|half| half.is_at(*queue_offset)) else {
                 tracing::warn!(queue_offset, log_offset, "a half message cannot be read any more");
@@ -307,7 +315,7 @@ mod tests {
     use troupemq_codec::request::SendMessageReplyHeader;
 
     use super::*;
-    use crate::query::record_at;
+    use crate::query::near_record;
     use crate::testing::{Client, start_broker};
 
     #[test]
@@ -352,7 +360,7 @@ mod tests {
         let header: SendMessageReplyHeader = answer.header().expect("it is stored");
         let log_offset = header.message_id.parse::<OffsetId>().expect("an offset id").log_offset;
         let cast = node.broker().expect("a broker");
-        let bytes = record_at(&cast.log, log_offset.cast_unsigned()).expect("a record");
+        let bytes = near_record(&cast.log, log_offset.cast_unsigned()).unwrap().expect("a record");
         let view = HalfView::parse(&bytes).expect("a half message");
         let gone = [Link::loose(7, cast.advertised)];
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -19,7 +19,7 @@ use crate::held::Waiting;
 use crate::net::Refusal;
 use crate::net::turn::answer_to;
 use crate::net::wire::Wire;
-use crate::query::{is_near, record_at};
+use crate::query::{is_near, near_record};
 
 /// The ends of one turn.
 #[derive(Debug, Default)]
@@ -55,7 +55,10 @@ fn read(cast: &BrokerCast, request: &Command) -> Option<(End, Waiting<Result<(),
     let header: EndTransactionHeader = request.header().ok()?;
     let at = u64::try_from(header.log_offset).ok().filter(|at| is_near(&cast.log, *at))?;
     match header.outcome {
-        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => end(cast, &header, record_at(&cast.log, at)).ok(),
+        // What cannot be read here is answered by who is asked the slower way.
+        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => {
+            end(cast, &header, near_record(&cast.log, at).ok()?).ok()
+        }
         _ => None,
     }
 }

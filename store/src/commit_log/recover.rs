@@ -4,7 +4,8 @@
 //! - the scan starts at or before every position that a derived file may be behind of;
 //! - the end is the first position without a whole record of that position with its CRC, of what may not have been
 //!   on the disk; what once was and is damaged now is passed over, and the records behind it stay;
-//! - behind the end nothing non-zero is left: neither Java nor the next open takes it for a record.
+//! - behind the end nothing non-zero is left: neither Java nor the next open takes it for a record;
+//! - what the disk cannot read is neither the end nor damage: the start is refused, with file, byte and cause.
 
 use std::sync::Arc;
 
@@ -14,7 +15,12 @@ use crate::checkpoint::Reached;
 use crate::commit_log::scan::{Look, Step, ends_with_record, next_record, step};
 use crate::error::StoreError;
 use crate::faults::{self, Op};
-use crate::segment::SegmentWriter;
+use crate::segment::{Ahead, Segment, SegmentWriter};
+
+/// Bytes in front of a place in which the record that ends there is looked for first.
+const NEAR_BYTES: usize = 64 << 10;
+/// How many times as many are looked at where there is none.
+const NEARER: usize = 16;
 
 /// What is known before the log is looked at.
 #[derive(Debug, Clone, Copy, Default)]
@@ -85,13 +91,18 @@ pub fn scan_start(heads: &[SegmentHead], known: &Known) -> u64 {
     heads.iter().rev().find(is_safe).map_or(first.start, |head| head.start)
 }
 
-/// Looks at the first record of each segment.
+/// Looks at the first record of each segment. One that cannot be read tells nothing.
 pub fn heads(segments: &[SegmentWriter]) -> Vec<SegmentHead> {
     let head = |writer: &SegmentWriter| {
         let (start, end) = (writer.segment().start(), writer.segment().end());
-        let store_ms = match step(writer.whole(), start, Look::Lengths) {
-            Step::Record(record) => Some(record.store_timestamp_ms()),
-            Step::SegmentEnd | Step::End(_) => None,
+        let readable = Ahead::exactly(writer.segment()).want_record(start, writer.whole());
+        let store_ms = match readable.map(|()| step(writer.whole(), start, Look::Lengths)) {
+            Ok(Step::Record(record)) => Some(record.store_timestamp_ms()),
+            Ok(Step::SegmentEnd | Step::End(_)) => None,
+            Err(error) => {
+                tracing::error!(%error, "the first message of a segment cannot be read from the disk");
+                None
+            }
         };
         SegmentHead { start, end, store_ms }
     };
@@ -100,21 +111,40 @@ pub fn heads(segments: &[SegmentWriter]) -> Vec<SegmentHead> {
 
 /// `at` if a record or a segment begins there for sure, else the start of its segment: a checkpoint may be of
 /// another time than the log.
-pub fn sure_start(segments: &[SegmentWriter], at: u64) -> u64 {
-    let Some(writer) = segments.iter().rfind(|writer| writer.segment().start() <= at) else { return at };
-    let start = writer.segment().start();
+pub fn sure_start(segments: &[SegmentWriter], at: u64) -> Result<u64, StoreError> {
+    let Some(writer) = segments.iter().rfind(|writer| writer.segment().start() <= at) else { return Ok(at) };
+    let segment = writer.segment();
+    let start = segment.start();
     let skip = usize::try_from(at - start).unwrap_or(usize::MAX);
-    let Some((front, rest)) = writer.whole().split_at_checked(skip) else { return start };
+    let Some((front, rest)) = writer.whole().split_at_checked(skip) else { return Ok(start) };
+    Ahead::exactly(segment).want_record(at, rest)?;
     let begins = at == start || !rest.is_empty() && !matches!(step(rest, at, Look::Lengths), Step::End(_));
-    if begins || ends_with_record(front, at) {
-        return at;
+    if begins || is_behind_record(segment, front)? {
+        return Ok(at);
     }
     tracing::warn!(
         at,
         from = start,
         "no record of the log begins where the checkpoint says: its segment is read"
     );
-    start
+    Ok(start)
+}
+
+/// Whether the last record in the front of a segment ends with it.
+fn is_behind_record(segment: &Segment, front: &[u8]) -> Result<bool, StoreError> {
+    let at = segment.start() + front.len() as u64;
+    let mut near = NEAR_BYTES;
+    loop {
+        let end = &front[front.len().saturating_sub(near)..];
+        segment.ready(at - end.len() as u64, end.len())?;
+        if let Some(ends) = ends_with_record(end, at) {
+            return Ok(ends);
+        }
+        if end.len() == front.len() {
+            return Ok(false);
+        }
+        near = near.saturating_mul(NEARER);
+    }
 }
 
 /// Up to where all was on the disk once, as far as is known: what is damaged there was not torn by a crash.
@@ -129,11 +159,14 @@ pub fn once_on_disk(heads: &[SegmentHead], known: &Known) -> u64 {
 
 /// Walks from `from` to the end of the log. `segments` are sorted and without gaps. What is damaged below
 /// `on_disk_to` is passed over.
-pub fn find_end(segments: &[SegmentWriter], from: u64, on_disk_to: u64) -> LogEnd {
+///
+/// # Errors
+/// What the disk cannot read: it may be acknowledged messages, and readable the next time.
+pub fn find_end(segments: &[SegmentWriter], from: u64, on_disk_to: u64) -> Result<LogEnd, StoreError> {
     let mut end = LogEnd { from, at: from, records: 0, last_store_ms: 0, why: "", damages: Vec::new() };
     loop {
-        end.why = walk_sound(segments, &mut end);
-        let Some(damage) = damage_at(segments, (end.at, end.why), on_disk_to) else { return end };
+        end.why = walk_sound(segments, &mut end)?;
+        let Some(damage) = damage_at(segments, (end.at, end.why), on_disk_to)? else { return Ok(end) };
         let Damage { from, to, why } = damage;
         tracing::error!(from, to, why, "messages are lost: the log is damaged here, what follows is kept");
         end.damages.push(damage);
@@ -146,40 +179,46 @@ pub fn damage_at(
     segments: &[SegmentWriter],
     (from, why): (u64, &'static str),
     on_disk_to: u64,
-) -> Option<Damage> {
+) -> Result<Option<Damage>, StoreError> {
     if from >= on_disk_to {
-        return None;
+        return Ok(None);
     }
-    let behind = segments.iter().filter(|writer| writer.segment().end() > from);
-    let mut next = behind.filter_map(|writer| {
-        let start = writer.segment().start();
-        let at = start.max(from + 1);
-        let rest = writer.whole().get(usize::try_from(at - start).ok()?..)?;
-        next_record(rest, at).map(|skip| at + skip as u64)
-    });
-    next.next().map(|to| Damage { from, to, why })
+    for writer in segments.iter().filter(|writer| writer.segment().end() > from) {
+        let segment = writer.segment();
+        let at = segment.start().max(from + 1);
+        let skip = usize::try_from(at - segment.start()).unwrap_or(usize::MAX);
+        let Some(rest) = writer.whole().get(skip..) else { continue };
+        segment.ready(at, rest.len())?;
+        if let Some(skip) = next_record(rest, at) {
+            return Ok(Some(Damage { from, to: at + skip as u64, why }));
+        }
+    }
+    Ok(None)
 }
 
 /// Walks over records that are whole; answers what stands behind the last.
-fn walk_sound(segments: &[SegmentWriter], end: &mut LogEnd) -> &'static str {
+fn walk_sound(segments: &[SegmentWriter], end: &mut LogEnd) -> Result<&'static str, StoreError> {
     let from = end.at;
     for writer in segments.iter().filter(|writer| writer.segment().end() > from) {
         let start = writer.segment().start();
+        let mut ahead = Ahead::over(writer.segment());
         loop {
             let rest = usize::try_from(end.at - start).ok().and_then(|skip| writer.whole().get(skip..));
-            match step(rest.unwrap_or_default(), end.at, Look::Crc) {
+            let rest = rest.unwrap_or_default();
+            ahead.want_record(end.at, rest)?;
+            match step(rest, end.at, Look::Crc) {
                 Step::Record(record) => {
                     end.at += record.total_size() as u64;
                     end.records += 1;
                     end.last_store_ms = record.store_timestamp_ms();
                 }
                 Step::SegmentEnd => break,
-                Step::End(why) => return why,
+                Step::End(why) => return Ok(why),
             }
         }
         end.at = writer.segment().end();
     }
-    "no further segment"
+    Ok("no further segment")
 }
 
 /// Zeroes everything behind the published position, and gives it its blocks on the disk.
@@ -262,8 +301,8 @@ mod tests {
     #[test]
     fn an_empty_log_starts_at_zero() {
         assert_eq!(scan_start(&[], &Known::default()), 0);
-        assert_eq!(find_end(&[], 0, u64::MAX).at, 0);
-        assert_eq!(sure_start(&[], 0), 0);
+        assert_eq!(find_end(&[], 0, u64::MAX).unwrap().at, 0);
+        assert_eq!(sure_start(&[], 0).unwrap(), 0);
     }
 
     #[test]

@@ -8,7 +8,9 @@
 //!   somebody has put into a property are taken for that only if they begin and end there too: one value in some
 //!   260,000 that has so many;
 //! - a blank counts only if it reaches exactly to the end of its segment;
-//! - a damaged stretch costs the records in it, not those behind: a record names its own position.
+//! - a damaged stretch costs the records in it, not those behind: a record names its own position;
+//! - what may not be in memory is read through the file before it is looked at: what the disk cannot read is an error
+//!   with its place, and no walk passes over it, as it may be read the next time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,8 +19,9 @@ use memchr::memmem;
 use troupemq_codec::message::record::MAGIC_V1;
 use troupemq_codec::message::{RecordView, Scan, record_crc, scan};
 
+use crate::error::StoreError;
 use crate::reader::LogReader;
-use crate::segment::Segment;
+use crate::segment::{Ahead, Segment};
 
 /// The least that a disk writes at once.
 const SECTOR: usize = 512;
@@ -82,8 +85,8 @@ pub(crate) fn next_record(bytes: &[u8], log_offset: u64) -> Option<usize> {
     places.find(is_sound)
 }
 
-/// Whether the last record in `bytes`, which end at `log_offset`, ends there too.
-pub(crate) fn ends_with_record(bytes: &[u8], log_offset: u64) -> bool {
+/// Whether the last record in `bytes`, which end at `log_offset`, ends there too; none if they hold no record.
+pub(crate) fn ends_with_record(bytes: &[u8], log_offset: u64) -> Option<bool> {
     let from = log_offset - bytes.len() as u64;
     let record_end = |at: usize| match step(&bytes[at..], from + at as u64, Look::Lengths) {
         Step::Record(record) => Some(at + record.total_size()),
@@ -91,7 +94,7 @@ pub(crate) fn ends_with_record(bytes: &[u8], log_offset: u64) -> bool {
     };
     let magic = magic();
     let mut places = memmem::rfind_iter(bytes, &magic).filter_map(|at| at.checked_sub(MAGIC_AT));
-    places.find_map(record_end) == Some(bytes.len())
+    places.find_map(record_end).map(|end| end == bytes.len())
 }
 
 /// What both magics of records begin with.
@@ -128,8 +131,11 @@ fn lost_a_sector(record: &RecordView<'_>, log_offset: u64) -> bool {
 impl LogReader {
     /// Hands each record that begins in `from..to` to `visit`, in order, and answers the offset behind the
     /// last one. `from` is the start of a record or of a segment. Passes over what is damaged; ends early where no
-    /// record follows.
-    pub fn walk<E>(
+    /// record follows. Waits for the disk.
+    ///
+    /// # Errors
+    /// What `visit` answers, and what the disk cannot read.
+    pub fn walk<E: From<StoreError>>(
         &self,
         from: u64,
         to: u64,
@@ -139,7 +145,7 @@ impl LogReader {
     }
 
     /// The same, with the records looked at as closely as asked for.
-    pub(crate) fn walk_looking<E>(
+    pub(crate) fn walk_looking<E: From<StoreError>>(
         &self,
         look: Look,
         log: Range<u64>,
@@ -157,36 +163,60 @@ impl LogReader {
         Ok(at)
     }
 
-    /// Like `walk`, but stops where `visit` says so.
+    /// Hands the record at this offset to `read`, if one begins there. For those that are in memory.
     pub fn record_at<T>(&self, log_offset: u64, read: impl FnOnce(&RecordView<'_>) -> T) -> Option<T> {
         let segment = self.segments().at(log_offset)?;
-        let len = usize::try_from(segment.published().checked_sub(log_offset)?).ok()?;
-        match step(segment.slice(log_offset, len)?, log_offset, Look::Lengths) {
+        match step(rest_of(&segment, log_offset)?, log_offset, Look::Lengths) {
             Step::Record(record) => Some(read(&record)),
             Step::SegmentEnd | Step::End(_) => None,
         }
     }
+
+    /// The same for one that may be on the disk alone. Waits for it.
+    ///
+    /// # Errors
+    /// If the disk cannot read it.
+    pub fn fetch_record<T>(
+        &self,
+        log_offset: u64,
+        read: impl FnOnce(&RecordView<'_>) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        let Some(segment) = self.segments().at(log_offset) else { return Ok(None) };
+        if let Some(rest) = rest_of(&segment, log_offset) {
+            Ahead::exactly(&segment).want_record(log_offset, rest)?;
+        }
+        Ok(self.record_at(log_offset, read))
+    }
+}
+
+/// The final bytes of a segment from an offset on.
+fn rest_of(segment: &Segment, log_offset: u64) -> Option<&[u8]> {
+    let len = usize::try_from(segment.published().checked_sub(log_offset)?).ok()?;
+    segment.slice(log_offset, len)
 }
 
 /// Walks within one segment; answers where it stopped and whether the log ends there.
-fn walk_segment<E>(
+fn walk_segment<E: From<StoreError>>(
     segment: &Arc<Segment>,
     look: Look,
     log: Range<u64>,
     visit: &mut impl FnMut(&RecordView<'_>) -> Result<(), E>,
 ) -> Result<(u64, bool), E> {
     let bytes = segment.mapping().bytes();
+    let mut ahead = Ahead::over(segment);
     let mut at = log.start;
     while at < log.end {
         let rest = usize::try_from(at - segment.start()).ok().and_then(|skip| bytes.get(skip..));
-        match step(rest.unwrap_or_default(), at, look) {
+        let rest = rest.unwrap_or_default();
+        ahead.want_record(at, rest)?;
+        match step(rest, at, look) {
             Step::Record(record) => {
                 visit(&record)?;
                 at += record.total_size() as u64;
             }
             Step::SegmentEnd if segment.published() == segment.end() => return Ok((segment.end(), false)),
             Step::SegmentEnd => return Ok((at, true)),
-            Step::End(_) => match next_in(segment, at) {
+            Step::End(_) => match next_in(segment, at)? {
                 Some(next) => at = next,
                 None if segment.published() == segment.end() => return Ok((segment.end(), false)),
                 None => return Ok((at, true)),
@@ -198,10 +228,11 @@ fn walk_segment<E>(
 
 /// Offset of the first record of a segment behind a damaged place.
 #[cold]
-fn next_in(segment: &Segment, damaged: u64) -> Option<u64> {
+fn next_in(segment: &Segment, damaged: u64) -> Result<Option<u64>, StoreError> {
     let from = damaged + 1;
-    let len = usize::try_from(segment.published().checked_sub(from)?).ok()?;
-    next_record(segment.slice(from, len)?, from).map(|skip| from + skip as u64)
+    let Some(rest) = rest_of(segment, from) else { return Ok(None) };
+    segment.ready(from, rest.len())?;
+    Ok(next_record(rest, from).map(|skip| from + skip as u64))
 }
 
 #[cfg(test)]
@@ -245,8 +276,9 @@ mod tests {
         log.extend_from_slice(&second);
         assert_eq!(next_record(&log[1..], 1), Some(first - 1));
         assert_eq!(next_record(&log[1..], 2), None, "a record of another position");
-        assert!(ends_with_record(&log, log.len() as u64) && ends_with_record(&log[..first], first as u64));
-        assert!(!ends_with_record(&log[..first + 9], first as u64 + 9));
+        let ends = |to: usize| ends_with_record(&log[..to], to as u64);
+        assert_eq!((ends(log.len()), ends(first)), (Some(true), Some(true)));
+        assert_eq!((ends(first + 9), ends(9)), (Some(false), None));
         log[first + 200] ^= 1;
         assert_eq!(next_record(&log[1..], 1), None, "its body has not its crc");
     }

@@ -64,5 +64,5 @@ pub fn stored_ms(log: &LogReader, unit: &Unit) -> Option<i64> {
         let born_host = if sys_flag & sys_flag::BORN_HOST_V6 != 0 { 20 } else { 8 };
         Some(i64::from_be_bytes(*head.get(48 + born_host..)?.first_chunk()?))
     };
-    if unit.is_hole() { None } else { log.look(unit.log_offset, HEAD_BYTES, read).flatten() }
+    if unit.is_hole() { None } else { log.look_on_disk(unit.log_offset, HEAD_BYTES, read).flatten() }
 }

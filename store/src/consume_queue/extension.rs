@@ -32,6 +32,9 @@ const END_BYTES: u64 = 4;
 /// Values from this one down are addresses.
 const ADDRESS_MAX: i64 = i32::MIN as i64 - 1;
 
+/// Bytes in which the longest unit has room.
+const LOOK_BYTES: usize = 32 << 10;
+
 /// One unit of the extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionUnit {
@@ -112,6 +115,8 @@ impl QueueExtension {
         }
         let file = self.files.at(position)?;
         let (map, at) = (file.map().ok()?, file.at(position));
+        let to = (at + LOOK_BYTES).min(map.len());
+        file.ready(at..to).inspect_err(|error| tracing::error!(%error, "filter bits cannot be read")).ok()?;
         let mut head = [0; HEAD_BYTES];
         if at + HEAD_BYTES > map.len() {
             return None;
@@ -199,8 +204,14 @@ impl QueueExtension {
     fn find_end(&self) -> Result<u64, StoreError> {
         let Some(file) = self.files.list().last().map(Arc::clone) else { return Ok(0) };
         let map = file.map()?;
-        let mut at = 0;
+        let (mut at, mut ready_to) = (0, 0);
         loop {
+            // Through the file: what the disk cannot read is an error.
+            if at + LOOK_BYTES > ready_to && ready_to < map.len() {
+                let to = (at + 2 * LOOK_BYTES).min(map.len());
+                file.ready(ready_to..to)?;
+                ready_to = to;
+            }
             let mut head = [0; HEAD_BYTES];
             if at + HEAD_BYTES > map.len() {
                 break;

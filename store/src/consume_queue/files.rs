@@ -9,6 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,7 @@ use crate::faults::{self, Op};
 use crate::mmap::WordMap;
 use crate::paths::{create_dir, remove};
 use crate::seen::Seen;
+use crate::segment;
 
 /// One file of a queue.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl QueueFile {
     /// Fills `bytes` with what stands at `at` of the file, which `open` has opened.
     pub(crate) fn read(&self, disk: &File, bytes: &mut [u8], at: u64) -> Result<(), StoreError> {
         let read = faults::look(Op::Read, &self.path, || disk.read_exact_at(bytes, at));
-        read.map_err(StoreError::io("read", &self.path))
+        read.map_err(StoreError::read(&self.path, at))
     }
 
     /// The mapped file, if somebody has needed it already.
@@ -129,6 +131,17 @@ impl QueueFile {
             }
         }
         self.map()
+    }
+
+    /// Sees to it that `range` of the file can be read through its map: what is not in memory is fetched. Waits for the
+    /// disk.
+    pub(crate) fn ready(&self, range: Range<usize>) -> Result<(), StoreError> {
+        let is_resident = self.mapped().is_some_and(|map| map.is_resident(range.clone()));
+        if is_resident && !faults::is_armed(Op::Read, &self.path) {
+            return Ok(());
+        }
+        let disk = self.open()?;
+        segment::ready((&disk, &self.path), range.start as u64..range.end as u64, || false)
     }
 
     /// Makes all bytes from `position` of the queue on zero.

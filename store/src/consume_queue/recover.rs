@@ -146,6 +146,14 @@ impl ConsumeQueue {
         }
     }
 
+    /// Sees to it that the unit of a message can be read. Waits for the disk.
+    pub(crate) fn ready(&self, queue_offset: i64) -> Result<(), StoreError> {
+        let Some(position) = self.position_of(queue_offset) else { return Ok(()) };
+        let Some(file) = self.files.at(position) else { return Ok(()) };
+        let at = file.at(position);
+        file.ready(at..at + usize::try_from(self.kind().unit_bytes()).expect("a unit is small"))
+    }
+
     /// First byte of the queue that has a file.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.files.list().first().map(|file| file.start())
@@ -300,10 +308,12 @@ impl ConsumeQueue {
     }
 
     fn found_in(&self, file: &QueueFile, position: u64) -> Result<Found, StoreError> {
-        if let Some(map) = file.mapped() {
+        let at = file.at(position);
+        let len = usize::try_from(self.kind().unit_bytes()).expect("a unit is small");
+        if let Some(map) = file.mapped().filter(|map| map.is_resident(at..at + len)) {
             let mut bytes = [0; BATCH_UNIT_BYTES];
-            let unit = &mut bytes[..usize::try_from(self.kind().unit_bytes()).expect("a unit is small")];
-            map.read(file.at(position), unit);
+            let unit = &mut bytes[..len];
+            map.read(at, unit);
             return Ok(self.parse(unit, position));
         }
         self.read_unit(file, &file.open()?, position)

@@ -52,7 +52,7 @@ pub struct Unit {
 impl Unit {
     /// Queue offset behind the last message of this unit.
     pub fn next_offset(&self) -> i64 {
-        self.queue_offset + i64::from(self.count)
+        self.queue_offset.saturating_add(i64::from(self.count))
     }
 
     /// Position in the log behind the record.

@@ -56,9 +56,10 @@ fn assert_keys(opened: &Opened, messages: &[MessageFoundByJava], set: &str) {
         wanted.dedup();
         let query = KeyQuery { topic: &topic, key: &key, max: 1000, begin_ms: 0, end_ms: i64::MAX };
         let index = opened.dispatch.index();
-        let found = index.query_where(&query, |log_offset| has_key(log_offset, &topic, &key)).log_offsets;
+        let found =
+            index.query_where(&query, |log_offset| has_key(log_offset, &topic, &key)).unwrap().log_offsets;
         assert_eq!(found, wanted, "{set}: {topic}#{key}");
-        let candidates = index.query(&query);
+        let candidates = index.query(&query).unwrap();
         assert!(found.iter().all(|log_offset| candidates.contains(log_offset)));
     }
 }

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - the log is the truth: a queue that lacks units, or has wrong ones, gets them from it;
 //! - a lack that reaches back before the given start is made good from the beginning of the log;
-//! - a record that no queue can take is passed over, it never stops the start.
+//! - a record that no queue can take is passed over, it never stops the start;
+//! - a record that the disk cannot read does stop it: its queue would keep a hole, though it may be read the next time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -86,13 +87,14 @@ impl DispatchWriter {
         // Entries of records that are lost go, and those behind them are made anew.
         index.truncate(lost.first().map_or(log_end, |damage| damage.from))?;
         index.drop_unsound(reader, log_end)?;
+        let complete_to = index.complete_to().clamp(log_min, log_end.max(log_min));
         Ok(match index.known_to() {
             // Behind this record, which is indexed: offered again it would bring back a topic that was deleted since.
             Some(known_to) if index.is_behind() => {
-                let end = reader.record_at(known_to, |record| known_to + record.total_size() as u64);
-                end.unwrap_or(known_to)
+                let end = reader.fetch_record(known_to, |record| known_to + record.total_size() as u64)?;
+                end.unwrap_or(known_to).max(complete_to)
             }
-            None if index.is_behind() => log_min,
+            None if index.is_behind() => complete_to,
             _ => log_end,
         })
     }
@@ -148,7 +150,7 @@ impl DispatchWriter {
         }
         match self.put(queue, unit, record.bytes())? {
             Put::Appended => return Ok(()),
-            Put::Known if agrees(queue, &unit, record.store_timestamp_ms()) => return Ok(()),
+            Put::Known if agrees(queue, &unit, record.store_timestamp_ms())? => return Ok(()),
             Put::Known => make_room(queue, &unit, is_whole)?,
             Put::Gap { .. } if !is_whole => return Err(Left::Gap),
             Put::Gap { .. } => queue.bridge(unit.queue_offset)?,
@@ -159,7 +161,8 @@ impl DispatchWriter {
 }
 
 /// Whether the queue has this unit in its place, and nothing of another message in its extension.
-fn agrees(queue: &ConsumeQueue, wanted: &Unit, stored_ms: i64) -> bool {
+fn agrees(queue: &ConsumeQueue, wanted: &Unit, stored_ms: i64) -> Result<bool, StoreError> {
+    queue.ready(wanted.queue_offset)?;
     let is_there = queue.unit(wanted.queue_offset).is_some_and(|unit| {
         let is_same_place = (unit.log_offset, unit.size) == (wanted.log_offset, wanted.size);
         // The delay levels may have changed since; a time of delivery that was given holds.
@@ -170,7 +173,7 @@ fn agrees(queue: &ConsumeQueue, wanted: &Unit, stored_ms: i64) -> bool {
         let own = queue.extension_unit(wanted.queue_offset);
         own.is_none_or(|own| own.store_timestamp_ms == stored_ms)
     };
-    is_there && has_own()
+    Ok(is_there && has_own())
 }
 
 /// Takes out what the queue has in place of a unit: a damaged one, or the units of a topic that was deleted and made
@@ -191,5 +194,11 @@ fn is_right(reader: &LogReader, queue: &ConsumeQueue, unit: &Unit) -> bool {
     if unit.log_offset < reader.min_offset() || unit.is_hole() {
         return true;
     }
-    reader.record_at(unit.log_offset, |record| queue.is_of(unit, record)).unwrap_or(false)
+    match reader.fetch_record(unit.log_offset, |record| queue.is_of(unit, record)) {
+        Ok(is_of) => is_of.unwrap_or(false),
+        Err(error) => {
+            tracing::error!(%error, "the last message of a queue cannot be compared with its unit");
+            true
+        }
+    }
 }

@@ -106,6 +106,11 @@ impl Drop for Fault {
     }
 }
 
+/// Whether such an operation may be refused.
+pub(super) fn is_armed(op: Op, path: &Path) -> bool {
+    PLANS.iter().any(|plan| plan.op == op && path.starts_with(plan.key()))
+}
+
 /// Refuses, or waits, if a test wants it so.
 pub(super) fn at(op: Op, path: &Path) -> io::Result<()> {
     let meets = |gate: &Gate, dir: &Path| gate.op == op && path.starts_with(dir);

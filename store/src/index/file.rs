@@ -5,6 +5,8 @@
 //! - an entry is complete before its slot points at it, so readers need no lock;
 //! - entries are in the order of the log;
 //! - the blocks of an entry, and of all slots, are reserved before it is stored;
+//! - a slot points at its entry before that is counted, which follows at once: a reader waits for it a moment;
+//! - what may not be in memory is read through the file: what the disk cannot read is an error with its place;
 //! - entries that were written and are far behind take no memory of this process, the slots of the file that is written
 //!   do: every entry needs one of them.
 //!
@@ -21,20 +23,28 @@
 //! | 12 | 4 | whole seconds between the first entry's store time and this one's |
 //! | 16 | 4 | number of the next older entry of the chain |
 
-use std::fs::OpenOptions;
+#[cfg(test)]
+mod file_test;
+
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
 use super::header::{HEADER_BYTES, IndexHeader};
 use crate::blocks::Reserved;
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::WordMap;
+use crate::segment;
 
 const ENTRY_BYTES: usize = 20;
+/// Looks at the number of entries for one that is about to be counted.
+const COUNTED_SOON: u32 = 100;
+/// Entries that are read in one go where all are: 80 KiB.
+pub(crate) const ENTRIES_AT_ONCE: u32 = 4096;
 
 /// How many slots and entries a file has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +87,8 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct IndexFile {
     path: PathBuf,
+    /// The file, through which is read what may not be in memory.
+    disk: File,
     map: WordMap,
     geometry: Geometry,
     begin_ms: AtomicI64,
@@ -110,12 +122,14 @@ impl IndexFile {
     /// Opens a file that has the length its geometry asks for.
     pub(crate) fn open(path: PathBuf, geometry: Geometry) -> Result<IndexFile, StoreError> {
         let open = || OpenOptions::new().read(true).write(true).open(&path);
-        let file = faults::look(Op::Open, &path, open).map_err(StoreError::io("open", &path))?;
+        let disk = faults::look(Op::Open, &path, open).map_err(StoreError::io("open", &path))?;
         let bytes = usize::try_from(geometry.file_bytes()).expect("an index file fits the address space");
-        let map = WordMap::open(&file, bytes).map_err(StoreError::io("map", &path))?;
+        let map = WordMap::open(&disk, bytes).map_err(StoreError::io("map", &path))?;
+        segment::ready((&disk, &path), 0..HEADER_BYTES as u64, || map.is_resident(0..HEADER_BYTES))?;
         let header = IndexHeader::read(&map);
         let opened = IndexFile {
             path,
+            disk,
             map,
             geometry,
             begin_ms: AtomicI64::new(0),
@@ -140,10 +154,10 @@ impl IndexFile {
             return IndexFile::open(path, *geometry).map(Some);
         }
         let mut head = [0; HEADER_BYTES];
-        let disk = std::fs::File::open(&path).map_err(StoreError::io("open", &path))?;
+        let disk = File::open(&path).map_err(StoreError::io("open", &path))?;
         match faults::look(Op::Read, &path, || disk.read_exact_at(&mut head, 0)) {
             Err(cause) if cause.kind() == ErrorKind::UnexpectedEof => return Ok(None),
-            read => read.map_err(StoreError::io("read", &path))?,
+            read => read.map_err(StoreError::read(&path, 0))?,
         }
         // A full file tells in its head how many entries it has room for.
         let entries = head.last_chunk().map_or(0, |word| u32::from_be_bytes(*word));
@@ -151,7 +165,7 @@ impl IndexFile {
         for geometry in shown.into_iter().flatten() {
             let file = IndexFile::open(path.clone(), geometry)?;
             let header = file.header();
-            if header.next_entry > 1 && file.bounds() == (header.begin_log_offset, header.end_log_offset) {
+            if header.next_entry > 1 && file.bounds()? == (header.begin_log_offset, header.end_log_offset) {
                 return Ok(Some(file));
             }
         }
@@ -186,9 +200,9 @@ impl IndexFile {
     }
 
     /// Log offsets of the first and the last entry.
-    pub(crate) fn bounds(&self) -> (u64, u64) {
+    pub(crate) fn bounds(&self) -> Result<(u64, u64), StoreError> {
         let last = self.next_entry.load(Ordering::Acquire).saturating_sub(1);
-        (self.entry(1.min(last)).log_offset, self.entry(last).log_offset)
+        Ok((self.read_entry(1.min(last))?.log_offset, self.read_entry(last)?.log_offset))
     }
 
     /// Number of entries, the unused first one counted.
@@ -212,6 +226,7 @@ impl IndexFile {
         let older = if older < number { older } else { 0 };
         let entry = Entry { hash, log_offset, seconds: seconds_between(begin_ms, store_timestamp_ms), older };
         faults::store(&self.path, || self.write_entry(number, &entry));
+        // In front of the number of entries: what is flushed up to that number has its slots too.
         slot.store(number.to_be(), Ordering::Release);
         if older == 0 {
             self.slots_used.store(self.slots_used.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -248,6 +263,58 @@ impl IndexFile {
         u32::from_be(self.slot(hash).load(Ordering::Acquire))
     }
 
+    /// Sees to it that what stands in `range` of the file can be read through the map. Waits for the disk.
+    fn ready(&self, range: Range<usize>) -> Result<(), StoreError> {
+        let bytes = range.start as u64..range.end as u64;
+        segment::ready((&self.disk, &self.path), bytes, || self.map.is_resident(range))
+    }
+
+    /// The same for head and slots.
+    pub(crate) fn ready_slots(&self) -> Result<(), StoreError> {
+        self.ready(0..self.entry_at(0))
+    }
+
+    /// The same for the entries from `number` on, as many as are read in one go.
+    pub(crate) fn ready_entries(&self, number: u32) -> Result<(), StoreError> {
+        let end = number.saturating_add(ENTRIES_AT_ONCE).min(self.geometry.entries);
+        self.ready(self.entry_at(number)..self.entry_at(end))
+    }
+
+    /// The same for what the next entry is put into: who writes reads too.
+    pub(crate) fn ready_to_grow(&self) -> Result<(), StoreError> {
+        self.ready_slots()?;
+        let next = self.entry_at(self.next_entry.load(Ordering::Relaxed).min(self.geometry.entries - 1));
+        self.ready(next..next + ENTRY_BYTES)
+    }
+
+    /// Fills `bytes` with what stands at `at` of the file, wherever that is.
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), StoreError> {
+        let read = || self.disk.read_exact_at(bytes, at as u64);
+        faults::look(Op::Read, &self.path, read).map_err(StoreError::read(&self.path, at as u64))
+    }
+
+    /// The same as `newest`, read from the file.
+    fn read_newest(&self, hash: u32) -> Result<u32, StoreError> {
+        let mut bytes = [0; 4];
+        self.read(self.slot_at(hash), &mut bytes)?;
+        // What was put before the slot is seen behind it.
+        fence(Ordering::Acquire);
+        Ok(u32::from_be_bytes(bytes))
+    }
+
+    /// The same as `entry`, read from the file.
+    fn read_entry(&self, number: u32) -> Result<Entry, StoreError> {
+        let mut bytes = [0; ENTRY_BYTES];
+        self.read(self.entry_at(number), &mut bytes)?;
+        let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+        Ok(Entry {
+            hash: word(0),
+            log_offset: (u64::from(word(4)) << 32) | u64::from(word(8)),
+            seconds: word(12),
+            older: word(16),
+        })
+    }
+
     /// How much it has room for.
     pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
@@ -270,65 +337,89 @@ impl IndexFile {
 
     /// Hands the log offsets under `hash` to `take`, newest first, until it answers `false`. Only those that
     /// may be stored from `begin_ms` to `end_ms`: entries know their time to the second. Goes through `left` entries
-    /// at most. Answers `false` if `take` did, or there would be more.
+    /// at most. Answers `false` if `take` did, or there would be more. Waits for the disk.
+    ///
+    /// # Errors
+    /// If the disk cannot read an entry: those behind it cannot be found either.
     pub(crate) fn find(
         &self,
         hash: u32,
         (begin_ms, end_ms): (i64, i64),
         left: &mut u32,
         mut take: impl FnMut(u64) -> bool,
-    ) -> bool {
+    ) -> Result<bool, StoreError> {
         let file_begin_ms = self.begin_ms.load(Ordering::Relaxed);
-        let mut number = u32::from_be(self.slot(hash).load(Ordering::Acquire));
-        let mut below = self.next_entry.load(Ordering::Acquire);
+        let mut number = self.read_newest(hash)?;
+        let mut below = self.entries_behind(number);
         while number > 0 && number < below {
-            let Some(fewer) = left.checked_sub(1) else { return false };
+            let Some(fewer) = left.checked_sub(1) else { return Ok(false) };
             *left = fewer;
-            let entry = self.entry(number);
+            let entry = self.read_entry(number)?;
             let Some(seconds) = i64::from(entry.seconds.cast_signed()).checked_mul(1000) else { break };
-            let (first_ms, last_ms) = (file_begin_ms + seconds, file_begin_ms + seconds + 999);
-            if seconds < 0 || last_ms < begin_ms {
+            let first_ms = file_begin_ms.saturating_add(seconds);
+            if seconds < 0 || first_ms.saturating_add(999) < begin_ms {
                 break;
             }
             if entry.hash == hash && first_ms <= end_ms && !take(entry.log_offset) {
-                return false;
+                return Ok(false);
             }
             below = number;
             number = entry.older;
         }
-        true
+        Ok(true)
+    }
+
+    /// Number of entries, as soon as the entry `number` is counted, which its slot points at already. One that never is
+    /// was left by a crash or is damaged.
+    fn entries_behind(&self, number: u32) -> u32 {
+        for _ in 0..COUNTED_SOON {
+            let entries = self.next_entry.load(Ordering::Acquire);
+            if number < entries {
+                return entries;
+            }
+            std::thread::yield_now();
+        }
+        self.next_entry.load(Ordering::Acquire)
     }
 
     /// Whether a chain begins with an entry that the head does not know: it was put when the process was killed, and
     /// who follows the chain would not come to the older ones.
-    pub(crate) fn points_beyond(&self) -> bool {
+    pub(crate) fn points_beyond(&self) -> Result<bool, StoreError> {
+        self.ready_slots()?;
         let next = self.next_entry.load(Ordering::Relaxed);
-        (0..self.geometry.slots).any(|slot| u32::from_be(self.slot(slot).load(Ordering::Relaxed)) >= next)
+        Ok((0..self.geometry.slots).any(|slot| u32::from_be(self.slot(slot).load(Ordering::Relaxed)) >= next))
     }
 
     /// How many entries stand in front of the first that `keep` refuses or that is not in the order of the log.
-    pub(crate) fn count_while(&self, keep: impl Fn(&Entry, i64) -> bool) -> u32 {
+    pub(crate) fn count_while(&self, keep: impl Fn(&Entry, i64) -> bool) -> Result<u32, StoreError> {
         let begin_ms = self.begin_ms.load(Ordering::Relaxed);
         let end = self.next_entry.load(Ordering::Relaxed).min(self.geometry.entries);
         let mut before = self.begin_log_offset.load(Ordering::Relaxed);
         for number in 1..end {
+            if number % ENTRIES_AT_ONCE == 1 {
+                self.ready_entries(number)?;
+            }
             let entry = self.entry(number);
-            let time_ms = begin_ms + i64::from(entry.seconds) * 1000;
+            let time_ms = begin_ms.saturating_add(i64::from(entry.seconds) * 1000);
             if entry.log_offset < before || !keep(&entry, time_ms) {
-                return number - 1;
+                return Ok(number - 1);
             }
             before = entry.log_offset;
         }
-        end - 1
+        Ok(end - 1)
     }
 
     /// Keeps the first `count` entries and makes all chains anew from them, so that neither a torn slot nor
     /// an entry that is gone is ever followed. The entries of the last record kept go too: they may be
-    /// incomplete, and the log has them.
-    pub(crate) fn cut(&self, count: u32) -> Result<(), StoreError> {
+    /// incomplete, and the log has them. Answers the log offset of that record, if there is one.
+    pub(crate) fn cut(&self, count: u32) -> Result<Option<u64>, StoreError> {
+        // Before anything is changed: all that is read below.
+        self.ready_slots()?;
+        let known = self.next_entry.load(Ordering::Relaxed).min(self.geometry.entries);
+        self.ready(self.entry_at(0)..self.entry_at(known))?;
         let mut count = count;
-        let last = if count > 0 { self.entry(count).log_offset } else { 0 };
-        while count > 0 && self.entry(count).log_offset == last {
+        let last = (count > 0).then(|| self.entry(count).log_offset);
+        while count > 0 && Some(self.entry(count).log_offset) == last {
             count -= 1;
         }
         self.make_room(count)?;
@@ -347,20 +438,23 @@ impl IndexFile {
             header.slots_used += u32::from(older == 0);
             let entry = Entry { older, ..self.entry(number) };
             self.write_entry(number, &entry);
-            header.end_ms = header.begin_ms + i64::from(entry.seconds) * 1000 + 999;
+            header.end_ms = header.begin_ms.saturating_add(i64::from(entry.seconds) * 1000 + 999);
             header.end_log_offset = entry.log_offset;
         }
         header.next_entry = count + 1;
-        self.clear_behind(count);
+        self.clear_behind(count)?;
         self.adopt(&header);
         self.write_header();
-        Ok(())
+        Ok(last)
     }
 
     /// Zeroes what was put behind the first `count` entries, also what the head does not know of: fewer may follow.
-    fn clear_behind(&self, count: u32) {
+    fn clear_behind(&self, count: u32) -> Result<(), StoreError> {
         let known = self.next_entry.load(Ordering::Relaxed);
         for number in count + 1..self.geometry.entries {
+            if number == count + 1 || number % ENTRIES_AT_ONCE == 0 {
+                self.ready_entries(number)?;
+            }
             // Where nothing was written, blocks may be missing.
             match self.entry(number) == Entry::default() {
                 false => self.write_entry(number, &Entry::default()),
@@ -368,6 +462,7 @@ impl IndexFile {
                 true => break,
             }
         }
+        Ok(())
     }
 
     /// Forces the file to the disk if it has entries that are not there yet.
@@ -398,7 +493,12 @@ impl IndexFile {
 
     #[inline]
     fn slot(&self, hash: u32) -> &AtomicU32 {
-        self.map.word(HEADER_BYTES + (hash % self.geometry.slots) as usize * 4)
+        self.map.word(self.slot_at(hash))
+    }
+
+    #[inline]
+    fn slot_at(&self, hash: u32) -> usize {
+        HEADER_BYTES + (hash % self.geometry.slots) as usize * 4
     }
 
     #[inline]
@@ -438,109 +538,4 @@ fn seconds_between(begin_ms: i64, time_ms: i64) -> u32 {
         return 0;
     }
     i32::try_from((time_ms - begin_ms) / 1000).unwrap_or(i32::MAX).cast_unsigned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GEOMETRY: Geometry = Geometry { slots: 7, entries: 40 };
-
-    fn file(dir: &Path) -> IndexFile {
-        IndexFile::create(dir.join("20261129155417312"), GEOMETRY, &IndexHeader::after(None)).unwrap()
-    }
-
-    fn found(file: &IndexFile, hash: u32, begin_ms: i64, end_ms: i64) -> Vec<u64> {
-        let mut found = Vec::new();
-        file.find(hash, (begin_ms, end_ms), &mut 1000, |log_offset| {
-            found.push(log_offset);
-            true
-        });
-        found
-    }
-
-    #[test]
-    fn entries_are_found_newest_first_and_only_under_their_hash() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = file(dir.path());
-        for number in 0..30 {
-            file.put(number % 10, u64::from(number) * 100, 5_000 + i64::from(number) * 500).unwrap();
-        }
-        assert_eq!(found(&file, 3, 0, i64::MAX), [2300, 1300, 300]);
-        assert_eq!(found(&file, 10, 0, i64::MAX), [] as [u64; 0]);
-        assert_eq!(file.header().slots_used, 7);
-        assert_eq!(file.header().next_entry, 31);
-    }
-
-    #[test]
-    fn a_cut_leaves_nothing_behind_the_entries_it_keeps() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = file(dir.path());
-        for number in 0..30 {
-            // The one of hash and place 0 is in the midst of what is cut off.
-            let log_offset = if number == 20 { 0 } else { u64::from(number) * 100 };
-            file.put(number % 10, log_offset, 5_000).unwrap();
-            if number == 27 {
-                file.write_header();
-            }
-        }
-        // The head in the file does not know of the last two.
-        let again = IndexFile::open(file.path().to_path_buf(), GEOMETRY).unwrap();
-        assert_eq!(again.entries(), 29);
-        again.cut(10).unwrap();
-        assert_eq!(again.entries(), 10);
-        assert!((10..40).all(|number| again.entry(number) == Entry::default()));
-        assert_eq!(found(&again, 8, 0, i64::MAX), [800]);
-    }
-
-    #[test]
-    fn a_time_is_known_to_the_second_and_never_too_narrowly() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = file(dir.path());
-        for (log_offset, time_ms) in [(100, 5_000), (200, 6_999), (300, 8_500)] {
-            file.put(1, log_offset, time_ms).unwrap();
-        }
-        assert_eq!(found(&file, 1, 6_999, 6_999), [200]);
-        assert_eq!(found(&file, 1, 0, 5_000), [100]);
-        assert_eq!(found(&file, 1, 8_000, 9_000), [300]);
-        assert_eq!(found(&file, 1, 9_000, 9_999), [] as [u64; 0]);
-    }
-
-    #[test]
-    fn a_cut_file_has_sound_chains_whatever_the_slots_said() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = file(dir.path());
-        for number in 0..30 {
-            file.put(number % 10, u64::from(number / 2) * 100, 5_000 + i64::from(number) * 500).unwrap();
-        }
-        file.slot(3).store(39_u32.to_be(), Ordering::Relaxed);
-        let keep = file.count_while(|entry, time_ms| entry.log_offset < 1000 && time_ms < 11_000);
-        assert_eq!(keep, 12);
-        file.cut(keep).unwrap();
-        // Both entries of the last record are gone.
-        assert_eq!((file.header().next_entry, file.end_log_offset()), (11, 400));
-        assert_eq!(found(&file, 3, 0, i64::MAX), [100]);
-        let again = IndexFile::open(file.path().to_path_buf(), GEOMETRY).unwrap();
-        assert_eq!(again.header(), file.header());
-        again.put(3, 500, 20_000).unwrap();
-        assert_eq!(found(&again, 3, 0, i64::MAX), [500, 100]);
-    }
-
-    #[test]
-    fn a_chain_that_points_forward_ends_the_walk() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = file(dir.path());
-        file.put(1, 100, 5_000).unwrap();
-        file.put(1, 200, 5_000).unwrap();
-        file.write_entry(1, &Entry { hash: 1, log_offset: 100, seconds: 0, older: 2 });
-        assert_eq!(found(&file, 1, 0, i64::MAX), [200, 100]);
-    }
-
-    #[test]
-    fn seconds_are_clamped() {
-        assert_eq!(seconds_between(0, 5_000), 0);
-        assert_eq!(seconds_between(5_000, 4_000), 0);
-        assert_eq!(seconds_between(5_000, 7_999), 2);
-        assert_eq!(seconds_between(1, i64::MAX), i32::MAX.cast_unsigned());
-    }
 }

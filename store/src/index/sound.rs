@@ -35,7 +35,10 @@ impl IndexWriter {
         let mut indexed_to = reader.min_offset();
         for (at, file) in list.iter().enumerate() {
             let is_last = at + 1 == list.len();
-            let why = match follows(reader, file, is_last) {
+            let why = match follows(reader, file, is_last).unwrap_or_else(|error| {
+                tracing::warn!(%error, "a file of the index cannot be looked at");
+                Some("it cannot be read")
+            }) {
                 Some(why) => why,
                 None if lacks(reader, indexed_to, file.header().begin_log_offset) => {
                     "what comes before it is missing"
@@ -48,7 +51,9 @@ impl IndexWriter {
             tracing::warn!(file = %file.path().display(), why, "the index is made anew from here on");
             return self.drop_from(&list[at..]);
         }
-        if !self.is_behind() && lacks(reader, indexed_to, log_end) {
+        // Of an index that is behind, what is said to be complete nevertheless.
+        let sure_to = if self.is_behind() { self.complete_to().min(log_end) } else { log_end };
+        if lacks(reader, indexed_to, sure_to) {
             tracing::warn!(from = indexed_to, "the end of the index is missing and made anew");
             self.fell_behind();
         }
@@ -66,25 +71,36 @@ impl IndexWriter {
 }
 
 /// Why a file is not what a writer of this log leaves behind, if it is not.
-fn follows(reader: &LogReader, file: &IndexFile, is_last: bool) -> Option<&'static str> {
+fn follows(reader: &LogReader, file: &IndexFile, is_last: bool) -> Result<Option<&'static str>, StoreError> {
     let header = file.header();
+    let ends = [header.begin_log_offset, header.end_log_offset];
     let is_expired = |log_offset: u64| log_offset < reader.min_offset();
-    let is_record = |log_offset: u64| reader.record_at(log_offset, is_indexed).unwrap_or(false);
-    match () {
+    // What the disk cannot read just now proves nothing against the file.
+    let is_record =
+        |log_offset: u64| look(reader, log_offset, is_indexed).unwrap_or(Some(true)).unwrap_or(false);
+    Ok(match () {
         () if !is_last && !file.is_full() => Some("it is not full, and others follow"),
         () if header.begin_ms > header.end_ms || header.begin_log_offset > header.end_log_offset => {
             Some("it ends before it begins")
         }
-        () if file.bounds() != (header.begin_log_offset, header.end_log_offset) => {
-            Some("its head does not fit its entries")
-        }
-        () if [header.begin_log_offset, header.end_log_offset]
-            .iter()
-            .any(|at| !is_expired(*at) && !is_record(*at)) =>
-        {
+        () if file.bounds()? != (ends[0], ends[1]) => Some("its head does not fit its entries"),
+        () if ends.iter().any(|at| !is_expired(*at) && !is_record(*at)) => {
             Some("the log has no such records")
         }
         () => None,
+    })
+}
+
+/// Why a look at a stretch of the log ends.
+enum Seen {
+    /// Whether there is something to index.
+    Known(bool),
+    Unreadable(StoreError),
+}
+
+impl From<StoreError> for Seen {
+    fn from(error: StoreError) -> Seen {
+        Seen::Unreadable(error)
     }
 }
 
@@ -92,19 +108,38 @@ fn follows(reader: &LogReader, file: &IndexFile, is_last: bool) -> Option<&'stat
 fn lacks(reader: &LogReader, from: u64, to: u64) -> bool {
     let mut left = LOOKED_AT_MAX;
     let walked = reader.walk(from, to.max(from), |record| match (is_indexed(record), left) {
-        (true, _) => Err(true),
-        (false, 0) => Err(false),
+        (true, _) => Err(Seen::Known(true)),
+        (false, 0) => Err(Seen::Known(false)),
         (false, _) => {
             left -= 1;
             Ok(())
         }
     });
-    walked.err().unwrap_or(false)
+    match walked {
+        Ok(_) | Err(Seen::Known(false)) => false,
+        Err(Seen::Known(true)) => true,
+        Err(Seen::Unreadable(error)) => {
+            tracing::error!(%error, "the index is not compared with this part of the log");
+            false
+        }
+    }
 }
 
 /// Offset behind the record at this offset, which is there or expired.
 fn record_end(reader: &LogReader, log_offset: u64) -> u64 {
-    reader.record_at(log_offset, |record| log_offset + record.total_size() as u64).unwrap_or(0)
+    let end = look(reader, log_offset, |record| log_offset + record.total_size() as u64);
+    end.unwrap_or(Some(log_offset)).unwrap_or(0)
+}
+
+/// What a record of the log says. An error is told here.
+fn look<T>(
+    reader: &LogReader,
+    log_offset: u64,
+    read: impl FnOnce(&RecordView<'_>) -> T,
+) -> Result<Option<T>, StoreError> {
+    reader.fetch_record(log_offset, read).inspect_err(|error| {
+        tracing::error!(%error, "a message cannot be compared with the index");
+    })
 }
 
 #[cfg(test)]

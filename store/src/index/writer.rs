@@ -6,13 +6,16 @@
 //! - a file keeps the geometry it was made with, whatever the settings say now; one that no index can have left is
 //!   removed, one that cannot be read put aside, as the log has its keys.
 
+#[cfg(test)]
+mod writer_test;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::file::{Geometry, IndexFile};
+use super::file::{Entry, Geometry, IndexFile};
 use super::header::IndexHeader;
 use super::key::key_hash;
 use super::{FOLDER, IndexReader, file_name};
@@ -37,6 +40,9 @@ pub struct IndexWriter {
     known_to: Option<u64>,
     /// Whether the log may hold records that are not indexed.
     is_behind: bool,
+    /// Log offset before which all records are indexed nevertheless, as far as is known: those without keys left no
+    /// trace.
+    complete_to: u64,
 }
 
 /// Which entries of the index are known to be on the disk.
@@ -58,6 +64,14 @@ impl Durable {
             Durable::Until(durable_ms) => time_ms <= durable_ms,
         }
     }
+
+    /// Log offset before which all records are indexed, if no file is missing.
+    fn complete_to(self) -> u64 {
+        match self {
+            Durable::Before(log_end) => log_end,
+            Durable::Everything | Durable::Until(_) => 0,
+        }
+    }
 }
 
 impl IndexWriter {
@@ -70,31 +84,35 @@ impl IndexWriter {
         // Others tell by the first full one what they are.
         let mut known = vec![geometry, USUAL];
         let mut is_behind = durable != Durable::Everything;
+        let mut complete_to = durable.complete_to();
         // Of the last record before a file that is gone, that file may have held entries.
         let (mut has_removed, mut last_is_sure) = (false, true);
         for path in without_unreadable(&config.dir, || list(&dir))? {
             let file = match take(&config.dir, &path, &known)? {
                 Taken::File(file) => file,
                 Taken::Empty => {
-                    has_removed = true;
+                    (has_removed, complete_to) = (true, 0);
                     continue;
                 }
                 Taken::Nothing => {
-                    (is_behind, has_removed) = (true, true);
+                    (is_behind, has_removed, complete_to) = (true, true, 0);
                     continue;
                 }
             };
             known.push(file.geometry());
             known.dedup();
-            let before = newest.replace(path);
-            let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);
-            // No chain of a full one can begin behind its last entry: its slots need not be read.
-            let is_open = durable != Durable::Everything && !file.is_full();
-            let is_cut = !is_known || is_open && file.points_beyond();
-            if is_cut {
-                // A second of doubt: entries know their time in whole seconds.
-                file.cut(file.count_while(|entry, time_ms| durable.holds(entry.log_offset, time_ms + 1000)))?;
+            let cut = match keep_durable(&file, durable) {
+                Ok(cut) => cut,
+                Err(error) => {
+                    put_aside(&config.dir, error)?;
+                    (is_behind, has_removed, complete_to) = (true, true, 0);
+                    continue;
+                }
+            };
+            if let Some(Some(dropped)) = cut {
+                complete_to = complete_to.min(dropped);
             }
+            let before = newest.replace(path);
             // One that a crash left empty goes too. Made again it gets the name it had.
             if file.header().next_entry == 1 {
                 remove(file.path())?;
@@ -103,7 +121,7 @@ impl IndexWriter {
             } else {
                 // A cut takes the entries of the last record with it.
                 has_removed = false;
-                last_is_sure = is_cut;
+                last_is_sure = cut.is_some();
                 files.push(Arc::new(file));
             }
         }
@@ -114,7 +132,11 @@ impl IndexWriter {
         let is_new = !dir.try_exists().map_err(StoreError::io("inspect", &dir))?;
         create_dir(&dir)?;
         is_behind |= is_new;
-        let mut index = IndexWriter { is_behind, dir, geometry, reader, current, newest, known_to };
+        if is_new {
+            complete_to = 0;
+        }
+        let mut index =
+            IndexWriter { is_behind, complete_to, dir, geometry, reader, current, newest, known_to };
         if has_removed && !last_is_sure && is_behind {
             index.doubt_last()?;
         }
@@ -138,18 +160,47 @@ impl IndexWriter {
 
     /// Notes that the log holds records that are not indexed.
     pub(crate) fn fell_behind(&mut self) {
-        self.is_behind = true;
+        (self.is_behind, self.complete_to) = (true, 0);
+    }
+
+    /// Log offset before which all records are indexed, although the index is behind; 0 if that is not known.
+    pub(crate) fn complete_to(&self) -> u64 {
+        self.complete_to
     }
 
     /// Drops the entries of the last record: they may be incomplete, where the file that followed is gone.
     pub(crate) fn doubt_last(&mut self) -> Result<(), StoreError> {
-        let Some(file) = self.current.clone() else { return Ok(()) };
-        file.cut(file.entries() - 1)?;
-        if file.entries() == 1 {
-            return self.forget(&file);
+        while let Some(file) = self.current.clone() {
+            if self.is_cut(&file, file.cut(file.entries() - 1))? {
+                if file.entries() == 1 {
+                    self.forget(&file)?;
+                }
+                break;
+            }
         }
         self.known_to = self.reader.last_entry().map(|(_, log_offset)| log_offset);
         Ok(())
+    }
+
+    /// Whether a file could be cut. One that cannot be read is deleted instead: the log has its keys.
+    fn is_cut(
+        &mut self,
+        file: &Arc<IndexFile>,
+        cut: Result<Option<u64>, StoreError>,
+    ) -> Result<bool, StoreError> {
+        match cut {
+            Ok(dropped) => {
+                self.complete_to = self.complete_to.min(dropped.unwrap_or(u64::MAX));
+                Ok(true)
+            }
+            Err(error) if error.unreadable().is_some() => {
+                tracing::warn!(%error, "a file of the index is deleted and made anew");
+                self.fell_behind();
+                self.forget(file)?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes a file, the last there is.
@@ -169,6 +220,7 @@ impl IndexWriter {
 
     /// Drops entries of records at or behind the end of the log.
     pub fn truncate(&mut self, log_end: u64) -> Result<(), StoreError> {
+        self.complete_to = self.complete_to.min(log_end);
         let list = self.reader.files.load_full();
         let mut has_removed = false;
         for file in list.iter().rev() {
@@ -176,9 +228,10 @@ impl IndexWriter {
             if header.end_log_offset < log_end {
                 break;
             }
-            file.cut(file.count_while(|entry, _| entry.log_offset < log_end))?;
-            has_removed = file.header().next_entry == 1;
-            if has_removed {
+            let count = file.count_while(|entry, _| entry.log_offset < log_end);
+            let is_cut = self.is_cut(file, count.and_then(|count| file.cut(count)))?;
+            has_removed = !is_cut || file.header().next_entry == 1;
+            if is_cut && has_removed {
                 self.forget(file)?;
             }
         }
@@ -246,6 +299,25 @@ impl IndexWriter {
     }
 }
 
+/// Cuts what is not `durable` off a file. If there was something to cut, answers the log offset of the record that was
+/// dropped with it, if there is one.
+fn keep_durable(file: &IndexFile, durable: Durable) -> Result<Option<Option<u64>>, StoreError> {
+    let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);
+    // No chain of a full one can begin behind its last entry: its slots need not be read.
+    let is_open = durable != Durable::Everything && !file.is_full();
+    let mut cut = None;
+    if !is_known || is_open && file.points_beyond()? {
+        // A second of doubt: entries know their time in whole seconds.
+        let is_kept =
+            |entry: &Entry, time_ms: i64| durable.holds(entry.log_offset, time_ms.saturating_add(1000));
+        cut = Some(file.cut(file.count_while(is_kept)?)?);
+    }
+    if !file.is_full() {
+        file.ready_to_grow()?;
+    }
+    Ok(cut)
+}
+
 /// What the index wants to know of a record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keys<'a> {
@@ -302,248 +374,4 @@ fn take(root: &Path, path: &Path, known: &[Geometry]) -> Result<Taken, StoreErro
         Err(error) => put_aside(root, error)?,
     }
     Ok(Taken::Nothing)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Found, KeyQuery, QUERY_LOOKS_MAX, topic_seed};
-    use super::*;
-
-    fn config(dir: &Path) -> StoreConfig {
-        StoreConfig { index_slots_max: 50, index_entries_max: 100, ..StoreConfig::in_dir(dir) }
-    }
-
-    fn open(dir: &Path, durable: Durable) -> IndexWriter {
-        IndexWriter::open(&config(dir), durable).unwrap()
-    }
-
-    /// Record number `number`: 100 bytes, half a second after the one before, keys `u<number>`, `a`, `b<0…6>`.
-    fn put(index: &mut IndexWriter, numbers: std::ops::Range<u64>) {
-        for number in numbers {
-            let unique_key = format!("u{number}");
-            let keys = format!(" a  b{} ", number % 7);
-            let record = Keys {
-                unique_key: Some(&unique_key),
-                keys: Some(&keys),
-                log_offset: number * 100,
-                store_timestamp_ms: time_of(number),
-            };
-            index.put(topic_seed("T"), &record).unwrap();
-        }
-        index.write_header();
-    }
-
-    fn time_of(number: u64) -> i64 {
-        1_795_967_657_312 + number.cast_signed() * 500
-    }
-
-    fn ask(index: &IndexWriter, key: &str, max: usize) -> Vec<u64> {
-        let query = KeyQuery { topic: "T", key, max, begin_ms: 0, end_ms: i64::MAX };
-        index.reader().query(&query).iter().map(|log_offset| log_offset / 100).collect()
-    }
-
-    #[test]
-    fn every_key_is_found_across_files_oldest_first() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Durable::Everything);
-        assert_eq!(ask(&index, "a", 9), [0_u64; 0]);
-        put(&mut index, 0..150);
-        assert_eq!(index.reader().files.load().len(), 5);
-        for number in 0..150 {
-            assert_eq!(ask(&index, &format!("u{number}"), 9), [number]);
-        }
-        assert_eq!(ask(&index, "a", 3), [147, 148, 149]);
-        assert_eq!(ask(&index, "b3", 1000), (3..150).step_by(7).collect::<Vec<_>>());
-        assert_eq!(ask(&index, "", 9), [0_u64; 0]);
-        let again = open(dir.path(), Durable::Everything);
-        assert_eq!(ask(&again, "b3", 1000), ask(&index, "b3", 1000));
-        assert_eq!(again.known_to(), Some(14_900));
-    }
-
-    #[test]
-    fn a_file_that_a_crash_left_without_an_entry_is_made_again_under_its_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Durable::Everything);
-        put(&mut index, 0..2);
-        let path = index.current.as_ref().unwrap().path().to_path_buf();
-        let full = fs::metadata(&path).unwrap().len();
-        for len in [0, full] {
-            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-            file.set_len(0).unwrap();
-            file.set_len(len).unwrap();
-            for durable in [Durable::Everything, Durable::Before(10_000), Durable::Until(0)] {
-                let mut index = open(dir.path(), durable);
-                assert_eq!(index.known_to(), None);
-                put(&mut index, 0..2);
-                assert_eq!(index.current.as_ref().unwrap().path(), path);
-                assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 1);
-                fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
-            }
-        }
-    }
-
-    #[test]
-    fn a_kill_between_entries_and_head_breaks_no_chain() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Durable::Everything);
-        put(&mut index, 0..10);
-        let current = Arc::clone(index.current.as_ref().unwrap());
-        // The batch that was under way had got this far: slots are moved, the head does not know.
-        for number in 10..12 {
-            current.put(key_hash(topic_seed("T"), "a"), number * 100, time_of(number)).unwrap();
-        }
-        drop((index, current));
-        let mut index = open(dir.path(), Durable::Before(1_000));
-        put(&mut index, 5..20);
-        assert_eq!(ask(&index, "a", 99), (0..20).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_query_keeps_to_its_time_and_to_right_records() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Durable::Everything);
-        put(&mut index, 0..150);
-        let query = KeyQuery { topic: "T", key: "a", max: 4, begin_ms: time_of(20), end_ms: time_of(80) };
-        let found = index.reader().query_where(&query, |log_offset| log_offset % 2_000 == 0);
-        assert_eq!(found, Found { log_offsets: vec![2_000, 4_000, 6_000, 8_000], is_cut: false });
-    }
-
-    /// Who chooses keys with the same hash makes a query for another one look at all of them.
-    #[test]
-    fn a_query_looks_at_a_bounded_number_of_foreign_records_and_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = StoreConfig { index_slots_max: 50_000, index_entries_max: 50_000, ..config(dir.path()) };
-        let mut index = IndexWriter::open(&config, Durable::Everything).unwrap();
-        put(&mut index, 0..u64::from(QUERY_LOOKS_MAX) + 10);
-        let looked = std::cell::Cell::new(0);
-        let look = |right: u32| {
-            looked.set(0);
-            let query = KeyQuery { topic: "T", key: "a", max: 4, begin_ms: 0, end_ms: i64::MAX };
-            index.reader().query_where(&query, |log_offset| {
-                looked.set(looked.get() + 1);
-                log_offset == u64::from(right) * 100
-            })
-        };
-        let found = |log_offsets| Found { log_offsets, is_cut: true };
-        assert_eq!((look(10), looked.get()), (found(vec![1_000]), QUERY_LOOKS_MAX));
-        assert_eq!((look(9), looked.get()), (found(vec![]), QUERY_LOOKS_MAX));
-    }
-
-    #[test]
-    fn a_known_record_adds_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Durable::Everything);
-        put(&mut index, 0..50);
-        put(&mut index, 20..60);
-        assert_eq!(index.reader().last_entry(), Some((time_of(59), 5_900)));
-        let entries: u32 = index.reader().files.load().iter().map(|file| file.header().next_entry - 1).sum();
-        assert_eq!(entries, 60 * 3);
-    }
-
-    #[test]
-    fn after_an_unclean_stop_only_durable_entries_stay_and_the_rest_is_made_again() {
-        let dir = tempfile::tempdir().unwrap();
-        put(&mut open(dir.path(), Durable::Everything), 0..150);
-        // The last record's keys may be incomplete, so it goes too.
-        let index = open(dir.path(), Durable::Before(12_000));
-        assert_eq!((index.known_to(), ask(&index, "a", 1)), (Some(11_800), vec![118]));
-        let mut index = open(dir.path(), Durable::Until(time_of(100)));
-        let known = index.known_to().unwrap() / 100;
-        assert!((95..100).contains(&known), "{known}");
-        assert_eq!(ask(&index, "a", 1), [known]);
-        put(&mut index, 0..150);
-        for number in 0..150 {
-            assert_eq!(ask(&index, &format!("u{number}"), 9), [number]);
-        }
-        let name = |dir: &Path| fs::read_dir(dir.join(FOLDER)).unwrap().map(|e| e.unwrap().file_name()).min();
-        let first = name(dir.path());
-        let mut nothing = open(dir.path(), Durable::Until(0));
-        assert_eq!((ask(&nothing, "a", 9), nothing.known_to()), (vec![], None));
-        assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 0);
-        put(&mut nothing, 0..2);
-        assert_eq!(ask(&nothing, "a", 9), [0, 1]);
-        assert_eq!(name(dir.path()), first, "a file that is made again has the name it had");
-    }
-
-    /// A file holds 101 entries, a record has three: every second border of files is within a record.
-    #[test]
-    fn a_record_whose_keys_two_files_share_has_all_of_them_whatever_was_dropped() {
-        for at in 28..72 {
-            for dropped in ["by time", "by offset", "behind the log"] {
-                let dir = tempfile::tempdir().unwrap();
-                let config = StoreConfig { index_entries_max: 102, ..config(dir.path()) };
-                let open = |durable| IndexWriter::open(&config, durable).unwrap();
-                put(&mut open(Durable::Everything), 0..80);
-                let mut index = match dropped {
-                    "by time" => open(Durable::Until(time_of(at))),
-                    "by offset" => open(Durable::Before(at * 100)),
-                    _ => open(Durable::Everything),
-                };
-                if dropped == "behind the log" {
-                    index.truncate(at * 100).unwrap();
-                }
-                put(&mut index, 0..80);
-                for key in 0..7 {
-                    let all: Vec<_> = (key..80).step_by(7).collect();
-                    assert_eq!(ask(&index, &format!("b{key}"), 1000), all, "{at} {dropped}");
-                }
-                assert_eq!(ask(&index, "a", 1000), (0..80).collect::<Vec<_>>(), "{at} {dropped}");
-            }
-        }
-    }
-
-    #[test]
-    fn entries_beyond_the_end_of_the_log_are_dropped() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Durable::Everything);
-        put(&mut index, 0..150);
-        index.truncate(14_901).unwrap();
-        assert_eq!(index.known_to(), Some(14_900));
-        index.truncate(5_000).unwrap();
-        assert_eq!(index.known_to(), Some(4_800));
-        put(&mut index, 49..51);
-        assert_eq!(ask(&index, "a", 3), [48, 49, 50]);
-        index.truncate(0).unwrap();
-        assert_eq!((index.known_to(), ask(&index, "a", 3)), (None, vec![]));
-    }
-
-    #[test]
-    fn old_files_go_with_the_log_and_the_last_stays() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut index = open(dir.path(), Durable::Everything);
-        put(&mut index, 0..150);
-        assert_eq!(index.reader().expire(3_200).unwrap(), 0);
-        assert_eq!(index.reader().expire(3_201).unwrap(), 1);
-        assert_eq!(index.reader().expire(u64::MAX).unwrap(), 3);
-        assert_eq!(fs::read_dir(dir.path().join(FOLDER)).unwrap().count(), 1);
-        assert_eq!(ask(&index, "u149", 1), [149]);
-    }
-
-    #[test]
-    fn what_no_index_can_have_left_is_removed_and_no_obstacle() {
-        let dir = tempfile::tempdir().unwrap();
-        let alien = dir.path().join(FOLDER).join("29991231235959999");
-        fs::create_dir(dir.path().join(FOLDER)).unwrap();
-        for len in [1, 39, 77, 2_500] {
-            fs::write(&alien, vec![1; len]).unwrap();
-            let mut index = open(dir.path(), Durable::Everything);
-            assert!(index.is_behind() && !alien.try_exists().unwrap(), "{len}");
-            put(&mut index, 0..2);
-            assert_eq!(ask(&index, "a", 9), [0, 1]);
-            index.truncate(0).unwrap();
-        }
-    }
-
-    #[test]
-    fn full_files_of_another_geometry_are_read_and_new_ones_follow_the_settings() {
-        let dir = tempfile::tempdir().unwrap();
-        put(&mut open(dir.path(), Durable::Everything), 0..70);
-        let other = StoreConfig { index_slots_max: 7, index_entries_max: 40, ..config(dir.path()) };
-        let mut index = IndexWriter::open(&other, Durable::Everything).unwrap();
-        // Two files are full and tell what the third is.
-        assert_eq!((index.known_to(), index.is_behind()), (Some(6_900), false));
-        put(&mut index, 60..90);
-        assert_eq!(ask(&index, "a", 99), (0..90).collect::<Vec<_>>());
-        assert_eq!(ask(&index, "u3", 9), [3]);
-    }
 }

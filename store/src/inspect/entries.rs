@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::error::StoreError;
-use crate::index::{Geometry, IndexFile};
+use crate::index::{ENTRIES_AT_ONCE, Geometry, IndexFile};
 
 /// An entry as it lies on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) fn each(
         };
         known.push(file.geometry());
         known.dedup();
-        if !each_of(&file, &mut visit) {
+        if !each_of(&file, &mut visit)? {
             break;
         }
     }
@@ -50,17 +50,24 @@ pub(super) fn each(
 }
 
 /// The same for one file; whether it goes on with the next.
-fn each_of(file: &IndexFile, visit: &mut impl FnMut(&StoredEntry<'_>) -> bool) -> bool {
+fn each_of(file: &IndexFile, visit: &mut impl FnMut(&StoredEntry<'_>) -> bool) -> Result<bool, StoreError> {
     let begin_ms = file.header().begin_ms;
-    (1..file.entries()).all(|number| {
+    for number in 1..file.entries() {
+        if number % ENTRIES_AT_ONCE == 1 {
+            file.ready_entries(number)?;
+        }
         let entry = file.entry(number);
-        visit(&StoredEntry {
+        let goes_on = visit(&StoredEntry {
             file: file.path(),
             number,
             hash: entry.hash,
             log_offset: entry.log_offset,
             store_ms: begin_ms.saturating_add(i64::from(entry.seconds.cast_signed()) * 1000),
             older: entry.older,
-        })
-    })
+        });
+        if !goes_on {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -12,7 +12,7 @@ use super::{Finding, finding};
 use crate::dispatch::glance;
 use crate::error::StoreError;
 use crate::index::sound::is_indexed;
-use crate::index::{Geometry, IndexFile, key_hash, topic_seed};
+use crate::index::{ENTRIES_AT_ONCE, Geometry, IndexFile, key_hash, topic_seed};
 
 /// Findings told of one file; the rest is counted.
 const TOLD_MAX: u64 = 5;
@@ -34,6 +34,8 @@ pub(super) struct StoredIndex {
 struct Open {
     file: IndexFile,
     next: u32,
+    /// Entries before this one can be read.
+    ready_to: u32,
     wrong: u64,
     /// For each chain its newest entry so far.
     newest: Vec<u32>,
@@ -98,11 +100,16 @@ impl StoredIndex {
     /// Hash and log offset of the next entry.
     fn peek(&mut self, tell: &mut dyn FnMut(Finding)) -> Result<Option<(u32, u64)>, StoreError> {
         loop {
-            if let Some(open) = self.open.as_ref().filter(|open| open.next < open.file.entries()) {
+            if let Some(open) = self.open.as_mut().filter(|open| open.next < open.file.entries()) {
+                // The one behind it is looked at too.
+                if open.next + 2 > open.ready_to {
+                    open.file.ready_entries(open.next)?;
+                    open.ready_to = open.next + ENTRIES_AT_ONCE;
+                }
                 let entry = open.file.entry(open.next);
                 return Ok(Some((entry.hash, entry.log_offset)));
             }
-            self.close(tell);
+            self.close(tell)?;
             let Some(path) = self.files.next() else { return Ok(None) };
             let Some(file) = IndexFile::open_any(path.clone(), &self.known)? else {
                 self.is_blind = true;
@@ -113,7 +120,7 @@ impl StoredIndex {
             let newest = vec![0; file.slots() as usize];
             self.known.push(file.geometry());
             self.known.dedup();
-            self.open = Some(Open { file, next: 1, wrong: 0, newest });
+            self.open = Some(Open { file, next: 1, ready_to: 0, wrong: 0, newest });
         }
     }
 
@@ -135,13 +142,14 @@ impl StoredIndex {
         self.open.as_ref().is_some_and(|open| {
             let behind = open.next + 1;
             let of = |number| open.file.entry(number).log_offset;
-            behind < open.file.entries() && of(behind) < of(open.next)
+            behind < open.file.entries().min(open.ready_to) && of(behind) < of(open.next)
         })
     }
 
     /// Looks at where the chains of a file begin.
-    fn close(&mut self, tell: &mut dyn FnMut(Finding)) {
-        let Some(Open { file, newest, .. }) = self.open.take() else { return };
+    fn close(&mut self, tell: &mut dyn FnMut(Finding)) -> Result<(), StoreError> {
+        let Some(Open { file, newest, .. }) = self.open.take() else { return Ok(()) };
+        file.ready_slots()?;
         let wrong = (0..).zip(&newest).filter(|(slot, newest)| file.newest(*slot) != **newest).count();
         if wrong > 0 {
             self.wrong += 1;
@@ -152,6 +160,7 @@ impl StoredIndex {
                 false,
             ));
         }
+        Ok(())
     }
 
     fn tell(&mut self, at: u64, what: &str, tell: &mut dyn FnMut(Finding)) {

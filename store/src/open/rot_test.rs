@@ -72,7 +72,7 @@ fn a_rotten_record_costs_itself_alone_whoever_reads_the_whole_log() {
         // All samples have the same keys.
         let query =
             KeyQuery { topic: Sample::TOPIC, key: "KeyA", begin_ms: 0, end_ms: i64::MAX, max: kept.len() };
-        let indexed = opened.dispatch.index().query(&query);
+        let indexed = opened.dispatch.index().query(&query).unwrap();
         let lost_at = |at: &u64| lost.iter().any(|number| kept[*number].log_offset == *at);
         assert!(indexed.len() == kept.len() - lost.len() && !indexed.iter().any(lost_at), "{name}");
         let mut all = kept;

@@ -87,10 +87,14 @@ impl Keeper {
         let ages = ages(&self.reader);
         let expired = plan(config, &ages, &moment).filter(|plan| plan.reason != Reason::DiskFull);
         let Some(expired) = expired else { return plan(config, &ages, &moment) };
-        let Some(waiting) = self.needed.oldest(&self.queues, expired.log_min, moment.now_ms) else {
-            return Some(expired);
-        };
-        plan(config, &ages, &Moment { needed_from: waiting.log_offset, ..moment })
+        match self.needed.oldest(&self.queues, expired.log_min, moment.now_ms) {
+            Ok(None) => Some(expired),
+            Ok(Some(waiting)) => plan(config, &ages, &Moment { needed_from: waiting.log_offset, ..moment }),
+            Err(error) => {
+                tracing::warn!(%error, "nothing expires while it cannot be told what still waits");
+                None
+            }
+        }
     }
 
     fn carry_out(&self, plan: &Plan) -> Result<(), StoreError> {

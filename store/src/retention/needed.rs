@@ -15,6 +15,7 @@ use arc_swap::ArcSwapOption;
 
 use crate::consume_queue::QueueTable;
 use crate::dispatch::SCHEDULE_TOPIC;
+use crate::error::StoreError;
 use crate::timer::{TIMER_TOPIC, TimerView};
 
 /// How far those are who deliver later. Clones share it.
@@ -49,14 +50,22 @@ impl Needed {
     }
 
     /// The oldest message that waits in front of `log_offset`, if there is one. Waits for the disk.
-    pub(crate) fn oldest(&self, queues: &QueueTable, log_offset: u64, now_ms: i64) -> Option<Waiting> {
+    ///
+    /// # Errors
+    /// If the disk cannot read what tells.
+    pub(crate) fn oldest(
+        &self,
+        queues: &QueueTable,
+        log_offset: u64,
+        now_ms: i64,
+    ) -> Result<Option<Waiting>, StoreError> {
         // To go through all timers takes a while: what is not due yet still waits.
         if let Some(known) = self.found.load().as_deref()
             && known.due_ms > now_ms
         {
-            return Some(*known).filter(|known| known.log_offset < log_offset);
+            return Ok(Some(*known).filter(|known| known.log_offset < log_offset));
         }
-        let waiting = self.of_levels(queues).into_iter().chain(self.of_timers(queues));
+        let waiting = self.of_levels(queues).into_iter().chain(self.of_timers(queues)?);
         let oldest = waiting.min_by_key(|waiting| waiting.log_offset);
         let oldest = oldest.filter(|waiting| waiting.log_offset < log_offset);
         let before = self.found.swap(oldest.map(Arc::new));
@@ -65,7 +74,7 @@ impl Needed {
         {
             tracing::info!(log_offset, due_ms, topic, "expired segments are kept: a message waits in them");
         }
-        oldest
+        Ok(oldest)
     }
 
     fn of_levels(&self, queues: &QueueTable) -> Option<Waiting> {
@@ -82,16 +91,16 @@ impl Needed {
         waiting.iter().filter_map(of_queue).min_by_key(|waiting| waiting.log_offset)
     }
 
-    fn of_timers(&self, queues: &QueueTable) -> Option<Waiting> {
+    fn of_timers(&self, queues: &QueueTable) -> Result<Option<Waiting>, StoreError> {
         let timers = self.timers.load();
-        let entered = timers.as_deref().and_then(TimerView::oldest);
+        let entered = timers.as_deref().map(TimerView::oldest).transpose()?.flatten();
         let entered = entered.map(|(log_offset, due_ms)| Waiting { log_offset, due_ms, topic: TIMER_TOPIC });
-        let queue = queues.get(TIMER_TOPIC, 0)?;
+        let Some(queue) = queues.get(TIMER_TOPIC, 0) else { return Ok(None) };
         let min = queue.min_offset();
         let next = timers.as_deref().map_or(min, TimerView::next_queue_offset);
         let late = queue.unit(next.max(min)).filter(|unit| !unit.is_hole()).map(|unit| unit.log_offset);
         let late = late.map(|log_offset| Waiting { log_offset, due_ms: i64::MIN, topic: TIMER_TOPIC });
-        entered.into_iter().chain(late).min_by_key(|waiting| waiting.log_offset)
+        Ok(entered.into_iter().chain(late).min_by_key(|waiting| waiting.log_offset))
     }
 }
 
@@ -176,7 +185,7 @@ mod tests {
         timers.put(&timer, NOW_MS).unwrap();
         timers.entered(queue_offset + 1);
         assert_eq!(clean(&store, far_ms), segment);
-        assert_eq!(timers.next_due(due_ms + 1_000), Some(due_ms));
+        assert_eq!(timers.next_due(due_ms + 1_000).unwrap(), Some(due_ms));
         timers.delivered(due_ms);
         assert_eq!(clean(&store, far_ms), store.reader.wrote_to() / 65_536 * 65_536);
     }

@@ -4,7 +4,8 @@
 //! - units are written through the file: a full disk is an error, after which the log is as it was;
 //! - units never cross a file; sixteen bytes stay free for the blank that closes it;
 //! - behind the end all bytes of the last file are zero;
-//! - a unit links only to an older one, so every walk along a chain ends.
+//! - a unit links only to an older one, so every walk along a chain ends;
+//! - what may not be in memory is read through the file first: what the disk cannot read is an error.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use troupemq_codec::timer_record::{
 use crate::blocks;
 use crate::error::StoreError;
 use crate::paths::{create_dir, remove};
-use crate::segment::{Allocate, Segment, SegmentWriter};
+use crate::segment::{Ahead, Allocate, Segment, SegmentWriter};
 use crate::segments::{SegmentFile, Segments, list_files};
 
 /// The timer log, owned by its one writer.
@@ -49,7 +50,7 @@ impl TimerLog {
             }
             let mut segment = SegmentWriter::open(&file.path, file.start, segment_bytes)?;
             let end = match file.start + segment_bytes > from {
-                true => find_end(segment.whole(), file.start, &mut keep),
+                true => find_end(segment.segment(), segment.whole(), &mut keep)?,
                 false => None,
             };
             opened.push(Arc::clone(segment.segment()));
@@ -97,20 +98,26 @@ impl TimerLog {
     }
 
     /// The last unit of the log.
-    pub(crate) fn last(&self) -> Option<TimerUnit> {
+    pub(crate) fn last(&self) -> Result<Option<TimerUnit>, StoreError> {
         let end = self.end();
-        let segment = self.segments.at(end.checked_sub(1)?)?;
+        let Some(segment) = end.checked_sub(1).and_then(|last| self.segments.at(last)) else {
+            return Ok(None);
+        };
         let used = end - segment.start();
         let full = used == self.segment_bytes;
         let unit_bytes = UNIT_BYTES as u64;
         // In a closed file the last unit stands in front of the blank.
         let units = if full { (used - UNIT_BLANK_BYTES as u64) / unit_bytes } else { used / unit_bytes };
-        let position = segment.start() + units.checked_sub(1)? * unit_bytes;
-        unit_at(&self.segments, position.cast_signed())
+        let Some(before) = units.checked_sub(1) else { return Ok(None) };
+        unit_at(&self.segments, (segment.start() + before * unit_bytes).cast_signed())
     }
 
     /// Hands every unit from position `from` on to `visit`.
-    pub(crate) fn each_from(&self, from: u64, mut visit: impl FnMut(u64, &TimerUnit)) {
+    pub(crate) fn each_from(
+        &self,
+        from: u64,
+        mut visit: impl FnMut(u64, &TimerUnit),
+    ) -> Result<(), StoreError> {
         for segment in self.segments.snapshot().iter().filter(|segment| segment.end() > from) {
             let mut walk = |position: u64, unit: &TimerUnit| {
                 if position >= from {
@@ -118,22 +125,22 @@ impl TimerLog {
                 }
                 true
             };
-            find_end(segment.mapping().bytes(), segment.start(), &mut walk);
+            find_end(segment, segment.mapping().bytes(), &mut walk)?;
         }
+        Ok(())
     }
 
     /// Start of the first segment whose units were written at `written_ms` or later, as far as the first units
     /// tell: everything older stands in front.
-    pub(crate) fn start_of(&self, written_ms: i64) -> u64 {
-        let list = self.segments.snapshot();
-        let mut start = list.first().map_or(0, |first| first.start());
-        for segment in list.iter() {
-            match segment.slice(segment.start(), UNIT_BYTES).and_then(|bytes| TimerUnit::decode(bytes).ok()) {
-                Some(unit) if unit.written_ms <= written_ms => start = segment.start(),
+    pub(crate) fn start_of(&self, written_ms: i64) -> Result<u64, StoreError> {
+        let mut found = self.start();
+        for start in self.starts() {
+            match unit_at(&self.segments, start.cast_signed())? {
+                Some(unit) if unit.written_ms <= written_ms => found = start,
                 _ => break,
             }
         }
-        start
+        Ok(found)
     }
 
     /// Position of the first file.
@@ -141,12 +148,14 @@ impl TimerLog {
         self.segments.start().unwrap_or(0)
     }
 
+    fn starts(&self) -> Vec<u64> {
+        self.segments.snapshot().iter().map(|segment| segment.start()).collect()
+    }
+
     /// The first unit of each file that has one.
-    pub(crate) fn first_of_each(&self) -> impl Iterator<Item = TimerUnit> {
-        let list = self.segments.snapshot();
-        let starts: Vec<u64> = list.iter().map(|segment| segment.start()).collect();
-        let segments = Arc::clone(&self.segments);
-        starts.into_iter().filter_map(move |start| unit_at(&segments, start.cast_signed()))
+    pub(crate) fn first_of_each(&self) -> Result<Vec<TimerUnit>, StoreError> {
+        let units = self.starts().into_iter().map(|start| unit_at(&self.segments, start.cast_signed()));
+        units.filter_map(Result::transpose).collect()
     }
 
     /// Removes all files.
@@ -156,8 +165,11 @@ impl TimerLog {
     }
 
     /// The oldest unit that is kept.
-    pub(crate) fn first(&self) -> Option<TimerUnit> {
-        unit_at(&self.segments, self.segments.start()?.cast_signed())
+    pub(crate) fn first(&self) -> Result<Option<TimerUnit>, StoreError> {
+        match self.segments.start() {
+            Some(start) => unit_at(&self.segments, start.cast_signed()),
+            None => Ok(None),
+        }
     }
 
     fn roll(&mut self) -> Result<(), StoreError> {
@@ -177,21 +189,23 @@ impl TimerLog {
 }
 
 /// Hands every unit to `visit`, with its position.
-pub(crate) fn each(segments: &Segments, mut visit: impl FnMut(u64, &TimerUnit)) {
+pub(crate) fn each(segments: &Segments, mut visit: impl FnMut(u64, &TimerUnit)) -> Result<(), StoreError> {
     let mut walk = |position: u64, unit: &TimerUnit| {
         visit(position, unit);
         true
     };
     for segment in segments.snapshot().iter() {
-        find_end(segment.mapping().bytes(), segment.start(), &mut walk);
+        find_end(segment, segment.mapping().bytes(), &mut walk)?;
     }
+    Ok(())
 }
 
 /// The unit at a position.
-pub(crate) fn unit_at(segments: &Segments, position: i64) -> Option<TimerUnit> {
-    let position = u64::try_from(position).ok()?;
-    let read = |segment: &Arc<Segment>| TimerUnit::decode(segment.slice(position, UNIT_BYTES)?).ok();
-    segments.with(position, read).flatten()
+pub(crate) fn unit_at(segments: &Segments, position: i64) -> Result<Option<TimerUnit>, StoreError> {
+    let Ok(position) = u64::try_from(position) else { return Ok(None) };
+    let Some(segment) = segments.at(position) else { return Ok(None) };
+    segment.ready(position, UNIT_BYTES)?;
+    Ok(segment.slice(position, UNIT_BYTES).and_then(|bytes| TimerUnit::decode(bytes).ok()))
 }
 
 /// Deletes the files, except the last, all of whose units belong to slots before `read_to_ms`.
@@ -201,7 +215,7 @@ pub(crate) fn expire(segments: &Segments, read_to_ms: i64) -> Result<usize, Stor
     for segment in list.iter().take(list.len().saturating_sub(1)) {
         // The last one was written last, but others may wait longer.
         let mut is_done = |_: u64, unit: &TimerUnit| unit.due_ms() < read_to_ms;
-        if find_end(segment.mapping().bytes(), segment.start(), &mut is_done).is_some() {
+        if find_end(segment, segment.mapping().bytes(), &mut is_done)?.is_some() {
             break;
         }
         below = segment.end();
@@ -213,17 +227,24 @@ pub(crate) fn expire(segments: &Segments, read_to_ms: i64) -> Result<usize, Stor
     Ok(gone.len())
 }
 
-/// Walks over the units of a segment; answers where they end if it is not closed by a blank.
-fn find_end(bytes: &[u8], start: u64, keep: &mut impl FnMut(u64, &TimerUnit) -> bool) -> Option<u64> {
+/// Walks over the units in `bytes`, the front of a segment; answers where they end if it is not closed by a blank.
+fn find_end(
+    segment: &Segment,
+    bytes: &[u8],
+    keep: &mut impl FnMut(u64, &TimerUnit) -> bool,
+) -> Result<Option<u64>, StoreError> {
+    let mut ahead = Ahead::over(segment);
     let mut at = 0;
     loop {
-        let position = start + at as u64;
-        match scan_timer_log(bytes.get(at..).unwrap_or_default()) {
+        let position = segment.start() + at as u64;
+        let rest = bytes.get(at..).unwrap_or_default();
+        ahead.want(position, UNIT_BYTES.min(rest.len()))?;
+        match scan_timer_log(rest) {
             TimerScan::Unit(unit) if unit.previous < position.cast_signed() && keep(position, &unit) => {
                 at += UNIT_BYTES;
             }
-            TimerScan::Blank => return None,
-            _ => return Some(position),
+            TimerScan::Blank => return Ok(None),
+            _ => return Ok(Some(position)),
         }
     }
 }

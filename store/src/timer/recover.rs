@@ -5,7 +5,8 @@
 //!   topic enters it again;
 //! - a log of which a file is missing, short or foreign is dropped with its wheel: units that went round again
 //!   stand anywhere in it, so all timers are entered again from the topic;
-//! - a file that cannot be read is put aside and counts as missing;
+//! - a file that cannot be read is put aside and counts as missing; a message that cannot be read proves nothing
+//!   against its unit;
 //! - every slot that a unit near the end of the log belongs to is linked anew;
 //! - nothing that is due is lost, however long the stop was.
 
@@ -68,15 +69,15 @@ impl TimerStore {
         let (mut wheel, mut is_new) = Wheel::open(&paths.wheel, precision_ms, is_same)?;
         let read_to_ms = match known.last_read_ms {
             // Nothing can have been due before the first timer was entered.
-            0 => log.first().map_or(now_ms, |first| first.written_ms.min(now_ms)),
+            0 => log.first()?.map_or(now_ms, |first| first.written_ms.min(now_ms)),
             last_read_ms => last_read_ms,
         };
         let read_to_ms = read_to_ms - read_to_ms.rem_euclid(precision_ms);
         let front = match is_new {
-            true => damage_of_chains(&log, read_to_ms),
+            true => damage_of_chains(&log, read_to_ms)?,
             false => damage_of_slots(&log, &wheel, &paths.wheel, read_to_ms)?,
         };
-        let damage = front.or_else(|| damage_of_files(&log, reader, flushed_to));
+        let damage = front.map_or_else(|| damage_of_files(&log, reader, flushed_to), |why| Ok(Some(why)))?;
         if let Some(why) = damage {
             tracing::warn!(dir = %paths.log.display(), why, "the timer log is made anew from its topic");
             log.remove()?;
@@ -87,7 +88,7 @@ impl TimerStore {
         let window_ms = (i64::from(config.timer_roll_window_slots) * precision_ms).min(kept_ms);
         let queue_offset = match damage {
             Some(_) => queues.get(TIMER_TOPIC, 0).map_or(0, |queue| queue.min_offset()),
-            None => queue_offset(queues, reader, &log, &known),
+            None => queue_offset(queues, reader, &log, &known)?,
         };
         let mut store = TimerStore {
             flusher: TimerFlusher {
@@ -113,7 +114,7 @@ impl TimerStore {
         store.entered(queue_offset);
         // Java forces its wheel once a second and not when it stops: the units near the end are linked again
         // whatever the stop was.
-        let from = if is_new { store.log.start_of(read_to_ms - WINDOW_MAX_MS) } else { looked_from };
+        let from = if is_new { store.log.start_of(read_to_ms - WINDOW_MAX_MS)? } else { looked_from };
         store.link_again(from)?;
         store.pending = store.count()?;
         Ok(store)
@@ -135,29 +136,32 @@ impl TimerStore {
             self.wheel.reserve(path, time_ms)?;
             self.wheel.clear(time_ms);
         }
-        let mut touched = BTreeSet::new();
-        let mut refused = None;
+        let (mut touched, mut refused) = (BTreeSet::new(), None);
         self.log.each_from(from, |position, unit| {
             let time_ms = self.floor(unit.due_ms());
             if time_ms >= read_to_ms && refused.is_none() {
-                refused = self.wheel.reserve(path, time_ms).err();
-            }
-            if time_ms >= read_to_ms && refused.is_none() {
-                let position = position.cast_signed();
-                let first = self.wheel.get(time_ms).map_or(position, |slot| slot.first.min(position));
-                self.wheel.put(time_ms, first, position, 0);
+                refused = self.link(time_ms, position.cast_signed()).err();
                 touched.insert(time_ms);
             }
-        });
+        })?;
         if let Some(refused) = refused {
             return Err(refused);
         }
         for time_ms in touched {
-            let count = self.chain(time_ms).map(|unit| if unit.is_delete() { -1 } else { 1 }).sum();
-            if let Some(slot) = self.wheel.get(time_ms) {
+            let units = self.units(time_ms)?;
+            let count = units.iter().map(|unit| if unit.is_delete() { -1 } else { 1 }).sum();
+            if let Some(slot) = self.wheel.get(time_ms)? {
                 self.wheel.put(time_ms, slot.first, slot.last, count);
             }
         }
+        Ok(())
+    }
+
+    /// Makes the unit at a position the newest of its slot.
+    fn link(&self, time_ms: i64, position: i64) -> Result<(), StoreError> {
+        self.wheel.reserve(&self.flusher.paths.wheel, time_ms)?;
+        let first = self.wheel.get(time_ms)?.map_or(position, |slot| slot.first.min(position));
+        self.wheel.put(time_ms, first, position, 0);
         Ok(())
     }
 
@@ -184,49 +188,70 @@ fn damage_of_slots(
 }
 
 /// The same without a wheel: whether units that are not delivered follow others in front of the log.
-fn damage_of_chains(log: &TimerLog, read_to_ms: i64) -> Option<&'static str> {
+fn damage_of_chains(log: &TimerLog, read_to_ms: i64) -> Result<Option<&'static str>, StoreError> {
     let (start, mut is_missing) = (log.start(), false);
-    log.each_from(log.start_of(read_to_ms - WINDOW_MAX_MS), |_, unit| {
+    log.each_from(log.start_of(read_to_ms - WINDOW_MAX_MS)?, |_, unit| {
         is_missing |= unit.due_ms() >= read_to_ms && (0..start.cast_signed()).contains(&unit.previous);
-    });
-    is_missing.then_some("its first files are missing")
+    })?;
+    Ok(is_missing.then_some("its first files are missing"))
 }
 
 /// Whether the log ends in front of what was flushed, or a file begins with a unit that its message knows nothing of.
-fn damage_of_files(log: &TimerLog, reader: &LogReader, flushed_to: u64) -> Option<&'static str> {
+fn damage_of_files(
+    log: &TimerLog,
+    reader: &LogReader,
+    flushed_to: u64,
+) -> Result<Option<&'static str>, StoreError> {
     if log.end() < flushed_to {
-        return Some("its last files are missing");
+        return Ok(Some("its last files are missing"));
     }
-    let is_foreign = log.first_of_each().any(|unit| !is_whole(reader, &unit, false));
-    is_foreign.then_some("a file is of another store")
+    let is_foreign = log.first_of_each()?.iter().any(|unit| !is_whole(reader, unit, false));
+    Ok(is_foreign.then_some("a file is of another store"))
 }
 
 /// Whether a unit and its message are there. A unit that was not flushed may have lost its end, which is zero then: its
-/// size is none, or not that of the record.
+/// size is none, or not that of the record. A message that the disk cannot read just now tells nothing.
 fn is_whole(reader: &LogReader, unit: &TimerUnit, is_flushed: bool) -> bool {
     let at = unit.log_offset.cast_unsigned();
     if unit.size <= 0 || at >= reader.wrote_to() {
         return false;
     }
-    let is_of_record =
-        || reader.record_at(at, |record| record.total_size()) == usize::try_from(unit.size).ok();
+    let is_of_record = || match reader.fetch_record(at, |record| record.total_size()) {
+        Ok(size) => size == usize::try_from(unit.size).ok(),
+        Err(error) => {
+            tracing::error!(%error, "the message of a timer cannot be compared with it");
+            true
+        }
+    };
     is_flushed || at < reader.min_offset() || is_of_record()
 }
 
 /// Offset of the next message to enter: behind the last one that has a unit, and behind what the check point knows
 /// to be entered, unless the log has lost what the check point knows.
-fn queue_offset(queues: &QueueTable, reader: &LogReader, log: &TimerLog, known: &TimerCheckpoint) -> i64 {
+fn queue_offset(
+    queues: &QueueTable,
+    reader: &LogReader,
+    log: &TimerLog,
+    known: &TimerCheckpoint,
+) -> Result<i64, StoreError> {
     let behind = |unit: &TimerUnit| {
-        reader.record_at(unit.log_offset.cast_unsigned(), |record| record.queue_offset() + 1).unwrap_or(0)
+        let at = unit.log_offset.cast_unsigned();
+        let next = reader.fetch_record(at, |record| record.queue_offset() + 1);
+        next.unwrap_or_else(|error| {
+            tracing::error!(%error, "the message of a timer cannot be read");
+            None
+        })
     };
-    let mut offset = log.last().map_or(0, |last| behind(&last));
+    let mut offset = log.last()?.and_then(|last| behind(&last)).unwrap_or(0);
     // The last unit may be one that went round again, of an older message.
-    log.each_from(known.flushed_to.max(0).cast_unsigned(), |_, unit| offset = offset.max(behind(unit)));
+    log.each_from(known.flushed_to.max(0).cast_unsigned(), |_, unit| {
+        offset = offset.max(behind(unit).unwrap_or(0));
+    })?;
     if log.end() >= known.flushed_to.cast_unsigned() {
         offset = offset.max(known.queue_offset);
     }
-    match queues.get(TIMER_TOPIC, 0) {
+    Ok(match queues.get(TIMER_TOPIC, 0) {
         Some(queue) => offset.clamp(queue.min_offset(), queue.max_offset()),
         None => 0,
-    }
+    })
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,6 +33,8 @@ const CHUNK_BYTES: usize = 1 << 16;
 /// The mapped wheel. Clones share it: one changes slots, another forces them to the disk.
 #[derive(Debug, Clone)]
 pub(crate) struct Wheel {
+    /// The file, through which slots are read: a page that the disk cannot read is an error.
+    disk: Arc<(File, PathBuf)>,
     map: Arc<WordMap>,
     precision_ms: i64,
     pieces: Arc<Pieces>,
@@ -68,21 +70,23 @@ impl Wheel {
             pieces.used.set(piece);
             at = ((piece + 1) * PIECE_BYTES) as u64;
         }
-        Ok((Wheel { map: Arc::new(map), precision_ms, pieces }, !is_there))
+        let disk = Arc::new((file, path.to_path_buf()));
+        Ok((Wheel { disk, map: Arc::new(map), precision_ms, pieces }, !is_there))
     }
 
     /// The slot of a time, if it is not empty for it.
-    pub(crate) fn get(&self, time_ms: i64) -> Option<TimerSlot> {
+    pub(crate) fn get(&self, time_ms: i64) -> Result<Option<TimerSlot>, StoreError> {
         let quotient = time_ms.div_euclid(self.precision_ms);
-        Some(self.read(self.at(quotient))).filter(|slot| slot.time == quotient && slot.last >= 0)
+        let slot = self.read(self.at(quotient))?;
+        Ok(Some(slot).filter(|slot| slot.time == quotient && slot.last >= 0))
     }
 
     /// The time whose units stand where those of `time_ms` belong, if it is another one.
-    pub(crate) fn other_at(&self, time_ms: i64) -> Option<i64> {
+    pub(crate) fn other_at(&self, time_ms: i64) -> Result<Option<i64>, StoreError> {
         let quotient = time_ms.div_euclid(self.precision_ms);
-        let slot = self.read(self.at(quotient));
+        let slot = self.read(self.at(quotient))?;
         let is_other = slot.time != quotient && slot.time > 0 && slot.last >= 0;
-        is_other.then(|| slot.time.saturating_mul(self.precision_ms))
+        Ok(is_other.then(|| slot.time.saturating_mul(self.precision_ms)))
     }
 
     /// Sees to it that the slot of a time can be stored to, whatever the disk is like later.
@@ -114,12 +118,14 @@ impl Wheel {
     }
 
     /// The times in `from_ms..to_ms` that have units.
-    pub(crate) fn times(&self, from_ms: i64, to_ms: i64) -> BTreeSet<i64> {
-        let len = usize::try_from(SLOTS).expect("the wheel has a few slots");
-        let slots = (0..len).map(|index| self.read(index * SLOT_BYTES));
-        let used = slots.filter(|slot| slot.last >= 0 && slot.time > 0);
-        let times = used.map(|slot| slot.time.saturating_mul(self.precision_ms));
-        times.filter(|time_ms| (from_ms..to_ms).contains(time_ms)).collect()
+    pub(crate) fn times(&self, from_ms: i64, to_ms: i64) -> Result<BTreeSet<i64>, StoreError> {
+        let mut times = BTreeSet::new();
+        each_of(&self.disk.0, &self.disk.1, self.precision_ms, |time_ms, _| {
+            if (from_ms..to_ms).contains(&time_ms) {
+                times.insert(time_ms);
+            }
+        })?;
+        Ok(times)
     }
 
     /// Forces the slots to the disk.
@@ -143,16 +149,14 @@ impl Wheel {
         index * SLOT_BYTES
     }
 
-    fn read(&self, at: usize) -> TimerSlot {
+    fn read(&self, at: usize) -> Result<TimerSlot, StoreError> {
         let mut bytes = [0; SLOT_BYTES];
-        if !self.pieces.used.is_set(at / PIECE_BYTES) {
-            return TimerSlot::decode(&bytes).expect("a slot has its 32 bytes");
+        if self.pieces.used.is_set(at / PIECE_BYTES) {
+            let (file, path) = &*self.disk;
+            let read = faults::look(Op::Read, path, || file.read_exact_at(&mut bytes, at as u64));
+            read.map_err(StoreError::read(path, at as u64))?;
         }
-        for (index, four) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let word = self.map.word(at + index * 4).load(Ordering::Relaxed);
-            *four = u32::from_be(word).to_be_bytes();
-        }
-        TimerSlot::decode(&bytes).expect("a slot has its 32 bytes")
+        Ok(TimerSlot::decode(&bytes).expect("a slot has its 32 bytes"))
     }
 }
 
@@ -175,19 +179,31 @@ pub(crate) fn each(
 ) -> Result<(), StoreError> {
     let opened = faults::look(Op::Open, path, || File::open(path));
     let file = opened.map_err(StoreError::io("open", path))?;
+    each_of(&file, path, precision_ms, |time_ms, slot| {
+        if time_ms >= from_ms {
+            visit(time_ms, slot);
+        }
+    })
+}
+
+fn each_of(
+    file: &File,
+    path: &Path,
+    precision_ms: i64,
+    mut visit: impl FnMut(i64, &TimerSlot),
+) -> Result<(), StoreError> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut at = 0;
     // Stretches nobody ever wrote are passed over without being read.
-    while let Ok(data) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+    while let Ok(data) = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
         at = data / SLOT_BYTES as u64 * SLOT_BYTES as u64;
-        let len = usize::try_from(FILE_BYTES - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+        let len = usize::try_from(FILE_BYTES.saturating_sub(at)).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
         let read = faults::look(Op::Read, path, || file.read_exact_at(&mut chunk[..len], at));
-        read.map_err(StoreError::io("read", path))?;
+        read.map_err(StoreError::read(path, at))?;
         for slot in chunk[..len].chunks_exact(SLOT_BYTES) {
             let Ok(slot) = TimerSlot::decode(slot) else { continue };
-            let time_ms = slot.time.saturating_mul(precision_ms);
-            if slot.last >= 0 && slot.time > 0 && time_ms >= from_ms {
-                visit(time_ms, &slot);
+            if slot.last >= 0 && slot.time > 0 {
+                visit(slot.time.saturating_mul(precision_ms), &slot);
             }
         }
         at += len as u64;
@@ -210,22 +226,24 @@ mod tests {
         assert!(is_new);
         let day_ms = 86_400_000;
         let time_ms = 1_795_968_379_000;
-        assert_eq!(wheel.get(time_ms), None);
+        assert_eq!(wheel.get(time_ms).unwrap(), None);
         wheel.reserve(&path, time_ms).unwrap();
         wheel.put(time_ms, 52, 104, 2);
         let wanted = TimerSlot { time: 1_795_968_379, first: 52, last: 104, count: 2 };
-        assert_eq!(wheel.get(time_ms + 999), Some(wanted));
-        assert_eq!((wheel.get(time_ms + 1000), wheel.get(time_ms + 14 * day_ms)), (None, None));
-        assert_eq!(wheel.other_at(time_ms + 14 * day_ms), Some(time_ms));
-        assert_eq!((wheel.other_at(time_ms), wheel.other_at(time_ms + 1000)), (None, None));
+        let get = |time_ms| wheel.get(time_ms).unwrap();
+        let other_at = |time_ms| wheel.other_at(time_ms).unwrap();
+        assert_eq!(get(time_ms + 999), Some(wanted));
+        assert_eq!((get(time_ms + 1000), get(time_ms + 14 * day_ms)), (None, None));
+        assert_eq!(other_at(time_ms + 14 * day_ms), Some(time_ms));
+        assert_eq!((other_at(time_ms), other_at(time_ms + 1000)), (None, None));
         let (again, is_new) = Wheel::open(&path, 1000, true).unwrap();
-        assert_eq!((again.get(time_ms), is_new), (Some(wanted), false));
+        assert_eq!((again.get(time_ms).unwrap(), is_new), (Some(wanted), false));
         let mut seen = Vec::new();
         again.each(&path, time_ms, |time_ms, slot| seen.push((time_ms, slot.count))).unwrap();
         assert_eq!(seen, [(time_ms, 2)]);
         again.each(&path, time_ms + 1, |_, _| unreachable!()).unwrap();
         again.clear(time_ms);
-        assert_eq!(again.get(time_ms), None);
+        assert_eq!(again.get(time_ms).unwrap(), None);
     }
 
     #[test]
@@ -234,7 +252,7 @@ mod tests {
         let path = dir.path().join("timerwheel");
         fs::write(&path, [7; 100]).unwrap();
         let (wheel, is_new) = Wheel::open(&path, 1000, true).unwrap();
-        assert!(is_new && wheel.get(0x0707_0707 * 1000).is_none());
+        assert!(is_new && wheel.get(0x0707_0707 * 1000).unwrap().is_none());
         assert_eq!(fs::metadata(&path).unwrap().len(), 38_707_200);
     }
 }

@@ -23,7 +23,7 @@ use crate::model::{Event, Place, Timer, body};
 use crate::wire::Wire;
 
 /// Topics of plain messages.
-const TOPICS: [&str; 3] = ["CrashA", "CrashB", "CrashC"];
+pub(crate) const TOPICS: [&str; 3] = ["CrashA", "CrashB", "CrashC"];
 /// Topic of batches that stay one record.
 pub(crate) const INNER: &str = "CrashInner";
 /// Queues of that topic.

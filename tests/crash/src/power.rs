@@ -6,9 +6,11 @@
 //!   is among it, or that is the fault;
 //! - what was forced to the disk within a file of the index stays, as nothing but a rebuild reads it all: whole files
 //!   are lost, cut or grown, new and old ones;
-//! - a table that was forced to the disk keeps its bytes; a save of it may have been under way, in any step;
+//! - of a table that was forced to the disk the present generation may lose bytes, never both: the start is to take the
+//!   one before, and what that knows is known; a save of it may have been under way, in any step;
 //! - the store itself is changed: the broker is to recover it.
 
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,10 +19,13 @@ use troupemq_store::inspect::StoreView;
 
 use crate::Fault;
 use crate::chance::Chance;
+use crate::load::{DECIDED, INNER, LATER, TOPICS};
 use crate::model::Model;
 use crate::told::has_log;
 
 const PAGE_BYTES: u64 = 4096;
+/// The least that a disk loses.
+const SECTOR_BYTES: usize = 512;
 const SEGMENT_BYTES: u64 = 262_144;
 /// Files and folders that are made from the log and the topics of the broker itself.
 const DERIVED: [&str; 8] = [
@@ -35,10 +40,12 @@ const DERIVED: [&str; 8] = [
 ];
 
 /// What is left for sure.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lost {
     /// Everything in front of this offset of the log.
     pub(crate) durable_to: u64,
+    /// Names of the tables of which the generation before the present one is left.
+    pub(crate) torn: BTreeSet<String>,
 }
 
 /// Takes the power away from a broker that knew the log to be on the disk up to `flushed_to`.
@@ -72,19 +79,66 @@ pub(crate) fn lose(
             }
         }
     }
-    lose_saves(&store.join("config"), chance).map_err(Fault::of("cannot damage a table"))?;
-    Ok(Lost { durable_to })
+    let config = store.join("config");
+    let torn = tear_tables(&config, chance).map_err(Fault::of("cannot tear a table"))?;
+    lose_saves(&config, &torn, chance).map_err(Fault::of("cannot damage a table"))?;
+    Ok(Lost { durable_to, torn })
 }
 
-/// Has saves of tables be under way: the new generation may be written in part, and the present one may be the old one
-/// already.
-fn lose_saves(config: &Path, chance: &mut Chance) -> std::io::Result<()> {
+/// Takes bytes of the present generation of tables that have one before; answers their names.
+fn tear_tables(config: &Path, chance: &mut Chance) -> std::io::Result<BTreeSet<String>> {
+    let mut torn = BTreeSet::new();
+    for (name, file) in tables(config) {
+        let Ok(before) = std::fs::read(config.join(format!("{name}.bak"))) else { continue };
+        let bytes = std::fs::read(&file)?;
+        // Without its topic a message that waits has nowhere to go.
+        let is_enough = name != "topics.json" || knows_topics(&before);
+        if bytes.is_empty() || before.is_empty() || !is_enough || !chance.once_in(6) {
+            continue;
+        }
+        std::fs::write(&file, torn_bytes(bytes, chance))?;
+        torn.insert(name);
+    }
+    Ok(torn)
+}
+
+/// What is left of a file of which the disk has lost a part.
+fn torn_bytes(mut bytes: Vec<u8>, chance: &mut Chance) -> Vec<u8> {
+    let at = usize::try_from(chance.below(bytes.len() as u64)).unwrap_or(0);
+    match chance.below(4) {
+        0 => bytes.clear(),
+        1 => bytes.truncate(at),
+        2 => bytes[at..].fill(0),
+        _ => {
+            let sector = at / SECTOR_BYTES * SECTOR_BYTES;
+            let end = bytes.len().min(sector + SECTOR_BYTES);
+            bytes[sector..end].fill(0);
+        }
+    }
+    bytes
+}
+
+/// Whether a table of topics has those that the load cannot do without.
+fn knows_topics(table: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(table);
+    TOPICS.iter().chain(&[INNER, LATER, DECIDED]).all(|topic| text.contains(&format!("\"{topic}\"")))
+}
+
+/// The tables of a broker: name and file of the present generation.
+fn tables(config: &Path) -> Vec<(String, PathBuf)> {
     let mut files = Vec::new();
     below(config, &mut files);
     files.retain(|file| file.extension().is_some_and(|ending| ending == "json"));
     files.sort();
-    for file in files {
-        if !chance.once_in(4) {
+    let name = |file: &PathBuf| file.file_name().map(|name| name.to_string_lossy().into_owned());
+    files.into_iter().filter_map(|file| Some((name(&file)?, file))).collect()
+}
+
+/// Has saves of tables be under way: the new generation may be written in part, and the present one may be the old one
+/// already.
+fn lose_saves(config: &Path, torn: &BTreeSet<String>, chance: &mut Chance) -> std::io::Result<()> {
+    for (name, file) in tables(config) {
+        if torn.contains(&name) || !chance.once_in(4) {
             continue;
         }
         let beside = |ending: &str| file.with_extension(format!("json.{ending}"));

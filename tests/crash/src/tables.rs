@@ -4,12 +4,14 @@
 //! - every topic that was made is there, and no progress that was once on the disk goes back;
 //! - of two generations of the offsets, the younger was taken when the older was on the disk already: it has every
 //!   commit that was acknowledged before;
+//! - of a table that is torn the generation before is taken, neither an older one nor none;
 //! - after an orderly stop every commit is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use troupemq_codec::loose_json::from_loose_trusted;
 use troupemq_codec::request::ConsumerOffsetTable;
 use troupemq_codec::topic::TopicConfigTable;
 use troupemq_store::tables::TableFile;
@@ -18,25 +20,51 @@ use crate::Fault;
 use crate::load::GROUP;
 use crate::model::{Model, QueueKey};
 
-/// Judges the tables in the copy of a store that was killed, and takes in what they say.
-pub(crate) fn judge(store: &Path, copy: &Path, model: &mut Model) -> Result<(), Fault> {
+/// Judges the tables in the copy of a store that was killed, and takes in what they say. Of the `torn` ones the
+/// generation before is left.
+pub(crate) fn judge(
+    store: &Path,
+    copy: &Path,
+    model: &mut Model,
+    torn: &BTreeSet<String>,
+) -> Result<(), Fault> {
+    let before = before(copy, torn).map_err(Fault::of("cannot read the generations before"))?;
     let (_, topics) = TableFile::<TopicConfigTable>::open(copy).map_err(Fault::of("the topics"))?;
-    for topic in &model.topics {
-        if !topics.topic_config_table.iter().any(|(name, _)| name.as_str() == topic) {
-            return Err(Fault(format!("topic {topic} was made and is forgotten")));
-        }
+    let knows = |topic: &String| topics.topic_config_table.iter().any(|(name, _)| name.as_str() == topic);
+    if let Some(text) = before.get("topics.json") {
+        model.topics.retain(|topic| text.contains(&format!("\"{topic}\"")));
+    }
+    if let Some(topic) = model.topics.iter().find(|topic| !knows(topic)) {
+        return Err(Fault(format!("topic {topic} was made and is forgotten")));
     }
     let saved = saved(copy)?;
-    for (queue, before) in &model.progress {
-        if saved.get(queue).is_none_or(|now| now < before) {
-            return Err(Fault(format!("{queue:?}: {before} was saved, {:?} is", saved.get(queue))));
+    if let Some(text) = before.get("consumerOffset.json") {
+        let known = progress_of(text)?;
+        if saved != known {
+            let what = format!("the table of offsets is torn, the one before has {known:?}");
+            return Err(Fault(format!("{what}, and the start takes {saved:?}")));
         }
+    } else {
+        for (queue, before) in &model.progress {
+            if saved.get(queue).is_none_or(|now| now < before) {
+                return Err(Fault(format!("{queue:?}: {before} was saved, {:?} is", saved.get(queue))));
+            }
+        }
+        has_commits(&saved, model, older_since(store))?;
     }
-    has_commits(&saved, model, older_since(store))?;
     model.progress = saved;
     // What was not saved is forgotten with the broker.
     model.commits.clear();
     Ok(())
+}
+
+/// The generations that are left of torn tables, by name. Read before the tables are opened, which puts things right.
+fn before(copy: &Path, torn: &BTreeSet<String>) -> std::io::Result<BTreeMap<String, String>> {
+    let read = |name: &String| {
+        let bytes = std::fs::read(copy.join("config").join(format!("{name}.bak")))?;
+        Ok((name.clone(), String::from_utf8_lossy(&bytes).into_owned()))
+    };
+    torn.iter().map(read).collect()
 }
 
 /// Whether a store that was closed has all that was acknowledged.
@@ -61,12 +89,22 @@ fn has_commits(saved: &BTreeMap<QueueKey, i64>, model: &Model, until_ms: i64) ->
 /// The progress of the group, as it is on the disk.
 fn saved(store: &Path) -> Result<BTreeMap<QueueKey, i64>, Fault> {
     let (_, table) = TableFile::<ConsumerOffsetTable>::open(store).map_err(Fault::of("the offsets"))?;
+    Ok(progress(&table))
+}
+
+/// The progress of the group, as the text of a table says.
+fn progress_of(text: &str) -> Result<BTreeMap<QueueKey, i64>, Fault> {
+    let table = from_loose_trusted(text.as_bytes()).map_err(Fault::of("the offsets of before"))?;
+    Ok(progress(&table))
+}
+
+fn progress(table: &ConsumerOffsetTable) -> BTreeMap<QueueKey, i64> {
     let mut saved = BTreeMap::new();
     for (key, offsets) in &table.offset_table {
         let Some(topic) = key.strip_suffix(GROUP).and_then(|topic| topic.strip_suffix('@')) else { continue };
         saved.extend(offsets.iter().map(|(queue_id, offset)| ((topic.to_owned(), *queue_id), *offset)));
     }
-    Ok(saved)
+    saved
 }
 
 /// When the older generation of the offsets was written (epoch ms), if there is a younger one; else long ago.

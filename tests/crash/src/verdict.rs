@@ -54,7 +54,8 @@ impl Judge<'_> {
     /// Compares the store with the model, and forgets what may be gone. Answers what the next start finds.
     pub(crate) fn judge(&self, model: &mut Model) -> Result<Found, Fault> {
         let (recovered, rebuilt) = (self.copy("recovered")?, self.copy("rebuilt")?);
-        tables::judge(self.store, &recovered, model)?;
+        let torn = self.lost.map(|lost| lost.torn.clone()).unwrap_or_default();
+        tables::judge(self.store, &recovered, model, &torn)?;
         let opened = open(self.settings(&recovered), clock());
         let opened = opened.map_err(Fault::of("the store does not open"))?;
         let found = Found::counted(&rebuilt, &opened.report)?;
@@ -198,7 +199,8 @@ fn holds<'a>(
         if count % LOOKED_UP == 0 {
             let key = format!("k{}", place.number);
             let query = KeyQuery { topic, key: &key, max: 64, begin_ms: 0, end_ms: i64::MAX };
-            if !opened.dispatch.index().query(&query).contains(&place.log_offset) {
+            let found = opened.dispatch.index().query(&query).map_err(Fault::of("cannot read the index"))?;
+            if !found.contains(&place.log_offset) {
                 return Err(lost("its key is not in the index"));
             }
         }

@@ -26,7 +26,7 @@ pub(crate) fn slots(opened: &Opened) -> Result<Slots, Fault> {
     let times = timers.view().counts(timers.read_to_ms()).map_err(Fault::of("cannot read the wheel"))?;
     let mut slots = Slots::new();
     for slot_ms in times.into_keys() {
-        for unit in timers.units(slot_ms) {
+        for unit in timers.units(slot_ms).map_err(Fault::of("cannot read a slot"))? {
             let at = unit.log_offset.cast_unsigned();
             if let Some((other_ms, _)) = slots.insert(at, (slot_ms, unit.delay_ms == 0)) {
                 return Err(Fault(format!("the timer at {at} stands in the slots {other_ms} and {slot_ms}")));

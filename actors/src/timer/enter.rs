@@ -1,0 +1,95 @@
+//! Entering timers: into the wheel, and into the slots that are open.
+//!
+//! Invariants:
+//! - what the timer log does not take now is entered again in its order, nothing behind it before;
+//! - a message that the disk cannot read now waits in the next slot, and holds up none behind it.
+
+use troupemq_codec::timer_record::{TimerUnit, UNIT_DEFAULT};
+use troupemq_store::timer::{NewTimer, Placed};
+use troupemq_store::{StoreError, Unit};
+
+use super::Timer;
+use super::dequeue::Waiting;
+use super::enqueue::{Mark, Said};
+
+impl Timer {
+    /// Enters a message, and takes it in if its slot is open.
+    pub(super) fn enter(&mut self, mark: &Mark, at: (u64, u32), now_ms: i64) -> Result<(), StoreError> {
+        let timer = NewTimer {
+            queue_offset: mark.queue_offset,
+            log_offset: at.0,
+            size: at.1,
+            stored_ms: mark.stored_ms,
+            due_ms: mark.slot_ms,
+            is_delete: mark.cancels.is_some(),
+            topic_hash: mark.topic_hash,
+        };
+        if let Placed::Slot { slot_ms, .. } = self.store.put(&timer, now_ms)?
+            && slot_ms < self.open.open_to_ms()
+        {
+            self.take_in(mark, at, (slot_ms, now_ms - now_ms.rem_euclid(self.store.precision_ms())));
+        }
+        Ok(())
+    }
+
+    /// Takes in what stands in an open slot.
+    pub(super) fn take_in(&mut self, mark: &Mark, at: (u64, u32), (slot_ms, entered_ms): (i64, i64)) {
+        let waiting = Waiting::of(mark, at, (slot_ms, entered_ms));
+        match mark.cancels {
+            Some(name) if waiting.rolls.is_none() => self.open.cancel(slot_ms, name),
+            _ => self.open.add(waiting),
+        }
+    }
+
+    /// Enters what came, until the timer log takes no more.
+    pub(super) fn enter_new(&mut self, new: Vec<(Unit, Said)>, now_ms: i64) -> Result<(), StoreError> {
+        for (unit, said) in new {
+            match said {
+                Said::Timer(mark) => {
+                    self.enter(&mark, (unit.log_offset, unit.size), now_ms)?;
+                    self.entered_ms = self.entered_ms.max(mark.stored_ms);
+                }
+                Said::Nothing => {
+                    tracing::warn!(log_offset = unit.log_offset, "a message of the timer topic is no timer");
+                }
+                Said::Unreadable => self.enter_unread(&unit, now_ms)?,
+            }
+            self.store.entered(unit.next_offset());
+        }
+        if self.new_units(1).is_empty() {
+            self.entered_ms = self.entered_ms.max(now_ms);
+        }
+        Ok(())
+    }
+
+    /// Enters a message whose time the disk cannot read now: into the next slot, where it is read again until it can
+    /// be. It goes on to its own slot then.
+    fn enter_unread(&mut self, unit: &Unit, now_ms: i64) -> Result<(), StoreError> {
+        tracing::error!(log_offset = unit.log_offset, "a timer is entered when the disk can read it");
+        let timer = NewTimer {
+            queue_offset: unit.queue_offset,
+            log_offset: unit.log_offset,
+            size: unit.size,
+            stored_ms: now_ms,
+            due_ms: now_ms,
+            is_delete: false,
+            topic_hash: 0,
+        };
+        if let Placed::Slot { slot_ms, .. } = self.store.put(&timer, now_ms)?
+            && slot_ms < self.open.open_to_ms()
+        {
+            self.open.will_read(slot_ms, 1);
+            let unit = TimerUnit {
+                previous: -1,
+                kind: UNIT_DEFAULT,
+                written_ms: now_ms,
+                delay_ms: 0,
+                log_offset: unit.log_offset.cast_signed(),
+                size: unit.size.cast_signed(),
+                topic_hash: 0,
+            };
+            self.again.note([(slot_ms, unit)], [], now_ms);
+        }
+        Ok(())
+    }
+}
