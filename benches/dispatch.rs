@@ -141,8 +141,8 @@ fn timers(clock: &SystemClock, out: &mut impl Write) {
     report(out, "the same after a flush", clock.nanos() - started, before);
     let started = clock.nanos();
     let mut taken = 0;
-    while let Some(slot_ms) = timers.next_due(now_ms + 4_000_000) {
-        taken += timers.units(slot_ms).len();
+    while let Some(slot_ms) = timers.next_due(now_ms + 4_000_000).expect("the disk reads") {
+        taken += timers.units(slot_ms).expect("the disk reads").len();
         timers.delivered(slot_ms);
     }
     report(out, &format!("{taken} timers taken"), clock.nanos() - started, before);

@@ -32,15 +32,20 @@ mod when;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 use troupemq::{Client, ClientError, Tls};
+use troupemq_actors::node::NodeError;
+use troupemq_store::StoreError;
 
 /// What the exit code says; see [`Failure::exit_code`].
 const EXIT_CODES: &str = "\
 Without a command: name server and broker in one process, with their defaults.
 
-Exit codes: 0 done, 1 failed, 2 wrong command line, 3 a server cannot be reached, 4 a server refused, 5 not found.";
+Exit codes: 0 done, 1 failed, 2 wrong command line, 3 a server cannot be reached, 4 a server refused, 5 not found.
+Of a server or a store: 6 a port cannot be opened, 7 the store is open in another process, 8 a file of it is damaged,
+9 a file of it cannot be read or written, 10 its disk is full, 11 it stopped as it could not be trusted any more.";
 
 /// Message broker compatible with Apache RocketMQ.
 #[derive(Debug, Parser)]
@@ -143,6 +148,10 @@ enum Failure {
     Settings(#[from] settings::SettingsError),
     #[error(transparent)]
     Credentials(#[from] credentials::CredentialsError),
+    #[error(transparent)]
+    Node(#[from] Arc<NodeError>),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("{0}")]
     NotFound(String),
     #[error("{0}")]
@@ -157,6 +166,13 @@ impl Failure {
         match self {
             Failure::Usage(_) => 2,
             Failure::NotFound(_) => 5,
+            Failure::Store(cause) => code_of_store(cause),
+            Failure::Node(cause) => match &**cause {
+                NodeError::Port { .. } => 6,
+                NodeError::Store(cause) => code_of_store(cause),
+                NodeError::Poisoned { .. } => 11,
+                NodeError::Config(_) | NodeError::Thread { .. } | NodeError::Incomplete { .. } => 1,
+            },
             Failure::Client(cause) | Failure::Unsent { cause, .. } => match cause {
                 ClientError::NoRoute { .. } => 5,
                 cause if cause.is_transport() => 3,
@@ -165,6 +181,18 @@ impl Failure {
             },
             _ => 1,
         }
+    }
+}
+
+/// The exit code of a store that cannot be opened, looked at or closed.
+fn code_of_store(cause: &StoreError) -> u8 {
+    match cause {
+        StoreError::Locked { .. } => 7,
+        StoreError::Corrupt { .. } => 8,
+        cause if cause.is_out_of_space() => 10,
+        StoreError::Io { .. } | StoreError::Read { .. } | StoreError::Reserve { .. } => 9,
+        StoreError::Poisoned { .. } => 11,
+        _ => 1,
     }
 }
 

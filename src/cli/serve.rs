@@ -209,7 +209,7 @@ async fn serve(
     let config = NodeConfig { broker, name_server, net: settings.net.clone(), ..NodeConfig::empty() };
     let store = config.broker.as_ref().map(|part| part.store.dir.display().to_string());
     troupemq_actors::net::listener::raise_open_files();
-    let node = Node::start(config).map_err(|error| Failure::Other(error.to_string()))?;
+    let node = Node::start(config).map_err(|error| Failure::Node(Arc::new(error)))?;
     // Before anybody is told that it runs: who reads the greeting may stop it at once.
     let unwatched = |cause| Failure::Io { what: "cannot watch for signals", cause };
     let mut interrupted = signal(SignalKind::interrupt()).map_err(unwatched)?;
@@ -227,16 +227,12 @@ async fn serve(
                 reload::reload(&node, file.as_deref(), &mut settings).await;
                 continue;
             }
-            ended = node.ended() => return ended.map_err(said),
+            ended = node.ended() => return Ok(ended?),
         }
         break;
     }
     node.stop();
-    node.ended().await.map_err(said)
-}
-
-fn said(error: Arc<troupemq_actors::node::NodeError>) -> Failure {
-    Failure::Other(error.to_string())
+    Ok(node.ended().await?)
 }
 
 /// Says what listens where and what to try next, in three lines.

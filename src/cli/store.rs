@@ -164,5 +164,5 @@ fn say(
 }
 
 fn failure(error: StoreError) -> Failure {
-    Failure::Other(error.to_string())
+    Failure::Store(error)
 }

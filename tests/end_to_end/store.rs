@@ -125,6 +125,39 @@ fn a_store_in_use_is_refused_by_name() {
     let _daemon = Daemon::start(&store);
     for command in ["check", "rebuild", "dump"] {
         let (code, said) = failed(&format!("store {command} {}", store.display()));
-        assert!(code == Some(1) && said.contains("is open in another process"), "{command}: {code:?} {said}");
+        assert!(code == Some(7) && said.contains("is open in another process"), "{command}: {code:?} {said}");
     }
+}
+
+#[test]
+fn a_start_that_fails_names_its_cause_and_its_exit_code_tells_the_class() {
+    let (folder, store) = store();
+    let start = |store: &Path, listen: &str| {
+        let ports = format!("--listen {listen} --namesrv-listen 127.0.0.1:0");
+        let ended = run(&format!("{ports} --store-dir {}", store.display()), "");
+        (ended.code, ended.stderr)
+    };
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it has one").to_string();
+    let (code, said) = start(&store, &address);
+    assert!(code == Some(6) && said.contains(&format!("cannot listen on {address}")), "{code:?} {said}");
+
+    let daemon = Daemon::start(&store);
+    let (code, said) = start(&store, "127.0.0.1:0");
+    assert!(code == Some(7) && said.contains("is open in another process"), "{code:?} {said}");
+    drop(daemon);
+
+    let gap = folder.path().join("gap");
+    std::fs::create_dir_all(gap.join("commitlog")).expect("writable");
+    for start in [0, 2 << 20] {
+        let segment = std::fs::File::create(gap.join("commitlog").join(format!("{start:020}")));
+        segment.and_then(|file| file.set_len(1 << 20)).expect("writable");
+    }
+    let (code, said) = start(&gap, "127.0.0.1:0");
+    assert!(code == Some(8) && said.contains("the segment before it is missing"), "{code:?} {said}");
+
+    let file = folder.path().join("file");
+    std::fs::write(&file, "no folder").expect("writable");
+    let (code, said) = start(&file, "127.0.0.1:0");
+    assert!(code == Some(9) && said.contains(&file.display().to_string()), "{code:?} {said}");
 }

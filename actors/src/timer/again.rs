@@ -10,6 +10,9 @@ use troupemq_store::timer::SlotUnits;
 
 use crate::delayed::pause_ms;
 
+/// Units with the times of their slots, and slots of which not all units are known.
+pub(super) type Unreadable = (Vec<(i64, TimerUnit)>, Vec<SlotUnits>);
+
 /// What is to be tried again.
 #[derive(Debug, Default)]
 pub(super) struct Again {
@@ -39,7 +42,7 @@ impl Again {
     }
 
     /// Takes all of it, if it is time.
-    pub(super) fn take(&mut self, now_ms: i64) -> Option<(Vec<(i64, TimerUnit)>, Vec<SlotUnits>)> {
+    pub(super) fn take(&mut self, now_ms: i64) -> Option<Unreadable> {
         let is_time = self.len() > 0 && now_ms >= self.at_ms;
         is_time.then(|| (std::mem::take(&mut self.units), std::mem::take(&mut self.slots)))
     }
