@@ -48,8 +48,13 @@ impl MessageFilter {
     /// Compiles a subscription's expression. No type means tags.
     ///
     /// # Errors
-    /// `Invalid` for an unknown type or an expression that does not compile, `TooLong` above 64 KiB.
+    /// `Invalid` for an unknown type or an expression that does not compile, `TooLong` above
+    /// [`EXPRESSION_MAX_BYTES`].
     pub fn compile(expression_type: Option<&str>, expression: &str) -> Result<MessageFilter, CodecError> {
+        if expression.len() > EXPRESSION_MAX_BYTES {
+            let (len, max) = (expression.len(), EXPRESSION_MAX_BYTES);
+            return Err(CodecError::TooLong { what: "expression of a subscription", len, max });
+        }
         match expression_type {
             None | Some("" | TYPE_TAG) => Ok(MessageFilter::Tags(TagFilter::parse(expression))),
             Some(TYPE_SQL92) => Ok(MessageFilter::Sql(Box::new(SqlFilter::compile(expression)?))),
@@ -57,12 +62,12 @@ impl MessageFilter {
         }
     }
 
-    /// True if every message passes.
+    /// Whether every message passes.
     pub fn is_all(&self) -> bool {
         matches!(self, MessageFilter::Tags(tags) if tags.is_all())
     }
 
-    /// True if a message with this code in its consume-queue unit may pass; cheap, before the message is read.
+    /// Whether a message with this code in its consume-queue unit may pass; cheap, before the message is read.
     pub fn may_match(&self, tags_code: i64) -> bool {
         match self {
             MessageFilter::Tags(tags) => tags.matches_code(tags_code),
@@ -70,7 +75,7 @@ impl MessageFilter {
         }
     }
 
-    /// True if the message passes, exactly: by the text of its tags, or by its properties.
+    /// Whether the message passes, exactly: by the text of its tags, or by its properties.
     pub fn matches(&self, properties: PropertiesView<'_>) -> bool {
         match self {
             MessageFilter::Tags(tags) => tags.is_all() || tags.matches_tags(properties.get(properties::TAGS)),
@@ -93,6 +98,16 @@ mod tests {
         }
         assert!(MessageFilter::compile(Some("tag"), "*").is_err());
         assert!(MessageFilter::default().is_all() && MessageFilter::default().matches(PropertiesView(b"")));
+    }
+
+    #[test]
+    fn an_expression_that_is_too_long_is_refused_whatever_its_type() {
+        let longest = "a||".repeat(EXPRESSION_MAX_BYTES / 3);
+        assert!(MessageFilter::compile(None, &longest).is_ok());
+        for expression_type in [None, Some(TYPE_TAG), Some(TYPE_SQL92)] {
+            let refused = MessageFilter::compile(expression_type, &"a".repeat(EXPRESSION_MAX_BYTES + 1));
+            assert!(matches!(refused, Err(CodecError::TooLong { max: EXPRESSION_MAX_BYTES, .. })));
+        }
     }
 
     #[test]
