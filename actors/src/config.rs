@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use troupemq_codec::request::RequestMode;
+use troupemq_codec::topic::{PERM_READ, PERM_WRITE};
 use troupemq_store::{Clock, StoreConfig, SystemClock};
 
 use crate::name_server::NameServerConfig;
@@ -191,7 +192,7 @@ pub struct BrokerConfig {
     pub max_msgs_num_batch: i32,
     /// Most messages of one answer to a query by unique key. Default: 32. Bounds: 1..=4096.
     pub default_query_max_num: i32,
-    /// How long a send waits for the disk in sync mode, in ms. Default: 5000. Bounds: 1.. .
+    /// How long a send waits for the disk in sync mode, in ms. Default: 5000. Bounds: 1..=600 000.
     pub sync_flush_timeout: u64,
     /// Whether replies are also kept in their topic. Default: true.
     pub store_reply_message_enable: bool,
@@ -436,6 +437,7 @@ impl BrokerConfig {
         within("globalColdReadThreshold", self.global_cold_read_threshold, 0, i64::MAX, "0..")?;
         within("maxMsgsNumBatch", self.max_msgs_num_batch, 1, 4096, count)?;
         within("defaultQueryMaxNum", self.default_query_max_num, 1, 4096, count)?;
+        within("syncFlushTimeout", self.sync_flush_timeout, 1, 600_000, "1..=600000")?;
         within("transactionTimeOut", self.transaction_time_out, 1, i64::MAX, "1..")?;
         within("transactionCheckMax", self.transaction_check_max, 1, 1000, "1..=1000")?;
         within("transactionCheckInterval", self.transaction_check_interval, 1, i64::MAX, "1..")?;
@@ -468,12 +470,12 @@ impl BrokerConfig {
 
     /// Whether the broker may be written to.
     pub fn is_writable(&self) -> bool {
-        self.broker_permission & 2 != 0
+        self.broker_permission & PERM_WRITE != 0
     }
 
     /// Whether the broker may be read from.
     pub fn is_readable(&self) -> bool {
-        self.broker_permission & 4 != 0
+        self.broker_permission & PERM_READ != 0
     }
 }
 

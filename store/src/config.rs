@@ -89,11 +89,9 @@ pub struct StoreConfig {
     #[serde(rename = "flushIntervalCommitLog")]
     pub flush_interval_ms: u32,
     /// Bytes after which an asynchronous flush does not wait for its time. Default: 16 MiB.
+    /// Bounds: 4 KiB … 1 TiB.
     #[serde(rename = "flushCommitLogBytes")]
     pub flush_bytes: u64,
-    /// How long a synchronous send waits for the disk. Default: 5,000 ms.
-    #[serde(rename = "syncFlushTimeout")]
-    pub sync_flush_timeout_ms: u32,
     /// Age at which log segments expire. Default: 72 h. Bounds: 1 ….
     #[serde(rename = "fileReservedTime")]
     pub reserved_hours: u32,
@@ -115,7 +113,7 @@ pub struct StoreConfig {
     /// Whether unexpired segments may go when the disk is full. Default: true.
     #[serde(rename = "cleanFileForciblyEnable")]
     pub clean_forcibly: bool,
-    /// Most segments deleted in one run. Default: 10. Bounds: 1 ….
+    /// Most segments deleted in one run. Default: 10. Bounds: 1 … 1,048,576.
     #[serde(rename = "deleteFileBatchMax")]
     pub delete_batch_max: u32,
     /// Expired segments kept for use as new ones. Default: 1. Bounds: 0 … 8.
@@ -160,7 +158,6 @@ impl Default for StoreConfig {
             flush: FlushMode::Async,
             flush_interval_ms: 500,
             flush_bytes: 16 << 20,
-            sync_flush_timeout_ms: 5_000,
             reserved_hours: 72,
             delete_when: "04".to_owned(),
             disk_used_max_percent: 75,
@@ -201,7 +198,6 @@ impl StoreConfig {
             ("maxMessageSize", self.body_max_bytes.into(), 10, FILE_MAX_BYTES / 4),
             ("flushIntervalCommitLog", self.flush_interval_ms.into(), 1, 60_000),
             ("flushCommitLogBytes", self.flush_bytes, 4096, 1 << 40),
-            ("syncFlushTimeout", self.sync_flush_timeout_ms.into(), 1, 600_000),
             ("fileReservedTime", self.reserved_hours.into(), 1, u64::from(u32::MAX)),
             ("diskMaxUsedSpaceRatio", self.disk_used_max_percent.into(), 10, 95),
             ("diskSpaceCleanForciblyRatio", self.disk_clean_percent.into(), 30, 99),

@@ -32,7 +32,6 @@ fn of_a_batch_stored_in_part_nothing_is_acknowledged_before_it_is_on_the_disk() 
     let mut config = small_broker(dir.path());
     let store = &mut config.broker.as_mut().unwrap().store;
     (store.log_segment_bytes, store.flush) = (SEGMENT_BYTES, FlushMode::Sync);
-    store.sync_flush_timeout_ms = 200;
     let log = dir.path().join("commitlog");
     let _no_room = arm(&log.join(format!("{SEGMENT_BYTES:020}")), Op::Create, 0, ENOSPC);
     let node = Node::start(config).unwrap();
