@@ -2,13 +2,15 @@
 //!
 //! Invariants:
 //! - a rule stands here or in clippy's configuration, never in both and never in a third place;
-//! - the list of exceptions may only get shorter: one that is no longer needed is an error.
+//! - a rule has no exceptions.
 #[path = "tidy/behaviour.rs"]
 mod behaviour;
 #[path = "tidy/limits.rs"]
 mod limits;
 #[path = "tidy/mqadmin.rs"]
 mod mqadmin;
+#[path = "tidy/readme.rs"]
+mod readme;
 #[path = "tidy/source.rs"]
 mod source;
 
@@ -65,22 +67,6 @@ const FLOORS: [(&str, &[&str]); 4] = [
     ("src", &["troupemq_codec", "troupemq_store", "troupemq_actors", "troupemq"]),
 ];
 
-/// A place where a rule does not hold, and why.
-struct Exception {
-    rule: &'static str,
-    path: &'static str,
-    item: &'static str,
-    reason: &'static str,
-}
-
-/// Only ever shorter.
-const EXCEPTIONS: &[Exception] = &[Exception {
-    rule: "bags",
-    path: "codec/src/request.rs",
-    item: "CommonHeader",
-    reason: "the keys that are common to all requests; wants a better name",
-}];
-
 /// Something that breaks a rule.
 struct Finding {
     path: String,
@@ -100,20 +86,13 @@ impl Finding {
     }
 }
 
-/// Fails with every finding that is not excepted, and with every exception that no finding needs.
-fn judge(rule: &str, findings: Vec<Finding>) {
-    let listed: Vec<_> = EXCEPTIONS.iter().filter(|exception| exception.rule == rule).collect();
-    let fits = |e: &Exception, f: &Finding| e.path == f.path && e.item == f.item;
-    let bad: Vec<_> = findings.iter().filter(|f| !listed.iter().any(|e| fits(e, f))).collect();
-    let idle: Vec<_> = listed.iter().filter(|e| !findings.iter().any(|f| fits(e, f))).collect();
+/// Fails with every finding, one a line.
+fn judge(findings: Vec<Finding>) {
     let mut report = String::new();
-    for Finding { path, line, item, what } in bad {
+    for Finding { path, line, item, what } in findings {
         report += &format!("{path}:{line}: {item}: {what}\n");
     }
-    for Exception { path, item, reason, .. } in idle {
-        report += &format!("{path}: {item}: the exception is not needed any more ({reason})\n");
-    }
-    assert!(report.is_empty(), "{rule}\n{report}");
+    assert!(report.is_empty(), "\n{report}");
 }
 
 fn in_crates(source: &Source) -> bool {
@@ -147,7 +126,7 @@ fn files_functions_and_lines_are_short() {
             }
         }
     }
-    judge("short", findings);
+    judge(findings);
 }
 
 #[test]
@@ -168,7 +147,7 @@ fn every_module_says_what_it_is_and_what_always_holds() {
             findings.push(Finding::at(source, 0, "doc", "no list of `Invariants:` in the module doc"));
         }
     }
-    judge("doc", findings);
+    judge(findings);
 }
 
 #[test]
@@ -193,7 +172,7 @@ fn imports_go_down_only() {
             }
         }
     }
-    judge("floors", findings);
+    judge(findings);
 }
 
 #[test]
@@ -218,7 +197,7 @@ fn no_module_or_type_is_a_bag() {
             }
         }
     }
-    judge("bags", findings);
+    judge(findings);
 }
 
 #[test]
@@ -245,7 +224,7 @@ fn names_are_the_words_of_the_glossary() {
             }
         }
     }
-    judge("glossary", findings);
+    judge(findings);
 }
 
 /// RocketMQ's own names of requests (those of properties and flags are constants in capitals), as `_lock_batch_mq_`.
@@ -266,7 +245,7 @@ fn unsafe_code_stands_in_one_file() {
             findings.push(Finding::at(source, at, word, "only store/src/mmap.rs may"));
         }
     }
-    judge("unsafe", findings);
+    judge(findings);
 }
 
 #[test]
@@ -282,7 +261,7 @@ fn tests_neither_sleep_nor_are_ignored() {
             }
         }
     }
-    judge("tests", findings);
+    judge(findings);
 }
 
 #[test]
@@ -295,7 +274,7 @@ fn errors_are_not_judged_by_their_text() {
             }
         }
     }
-    judge("texts", findings);
+    judge(findings);
 }
 
 #[test]
@@ -331,7 +310,7 @@ fn every_golden_file_is_used_by_a_test() {
             });
         }
     }
-    judge("golden", findings);
+    judge(findings);
 }
 
 /// `store/plain-clean/config/topics.json` → each folder and the file, as a test would write it.
@@ -362,7 +341,7 @@ fn every_request_is_listed() {
             }
         }
     }
-    judge("requests", findings);
+    judge(findings);
 }
 
 #[test]

@@ -250,8 +250,7 @@ pub use wipe_write_perm_of_broker::*;
 
 use crate::error::CodecError;
 use crate::fields::Fields;
-use crate::header::{Header, header};
-use crate::text::Text;
+use crate::header::Header;
 
 /// Who sends a request to whom. Tools count as clients, a slave as a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -282,18 +281,6 @@ pub trait Request {
     type Header: Header;
     /// The header of a successful answer.
     type Reply: Header;
-}
-
-header! {
-    /// Fields that newer clients add to nearly every request; a broker without static topics needs none of
-    /// them.
-    pub struct CommonHeader {
-        namespace: Option<Text> = "ns",
-        is_namespaced: Option<bool> = "nsd",
-        broker_name: Option<Text> = "bname",
-        is_logical: Option<bool> = "lo",
-        is_oneway: Option<bool> = "oway",
-    }
 }
 
 /// What the table tells about a request.

@@ -119,12 +119,12 @@ pub enum TimerScan {
 }
 
 impl TimerUnit {
-    /// True if the unit cancels another.
+    /// Whether the unit cancels another.
     pub fn is_delete(&self) -> bool {
         self.kind & UNIT_DELETE != 0
     }
 
-    /// True if the unit goes round the wheel again.
+    /// Whether the unit goes round the wheel again.
     pub fn is_roll(&self) -> bool {
         self.kind & UNIT_ROLL != 0
     }

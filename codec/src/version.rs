@@ -10,8 +10,6 @@ pub const OUR_VERSION: i32 = 479;
 
 /// From this version on a client understands a reset of its offsets (V3_0_7_SNAPSHOT).
 pub const RESETS_OFFSETS: i32 = 28;
-/// From this version on a broker sends `RegisterBrokerBody` (V3_0_11).
-pub const REGISTERS_WITH_BODY: i32 = 37;
 /// From this version on a client answers questions about its state (V3_1_8_SNAPSHOT).
 pub const TELLS_RUNNING_INFO: i32 = 62;
 /// From this version on `maxReconsumeTimes` of a client is honoured (V3_4_9).
@@ -20,8 +18,6 @@ pub const SETS_RECONSUME_LIMIT: i32 = 121;
 pub const SIGNS_ALL_FIELDS: i32 = 400;
 /// From this version on a client wants standard JSON for routes (V4_9_4).
 pub const READS_STANDARD_JSON: i32 = 401;
-/// From this version on a compressed registration ends with mappings of static topics (V5_0_0).
-pub const REGISTERS_MAPPINGS: i32 = 413;
 
 const FIRST_REGULAR: i32 = 213;
 const PER_MAJOR: i32 = 200;

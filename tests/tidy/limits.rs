@@ -15,7 +15,7 @@ const TABLES: [&str; 2] = ["docs/limits.md", "docs/field-problems.md"];
 const ROWS_MIN: usize = 20;
 
 /// What stands between back-quotes in the last columns of a table, and the number of its rows.
-fn named(text: &str) -> (Vec<&str>, usize) {
+pub(crate) fn named(text: &str) -> (Vec<&str>, usize) {
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
     let last = rows.iter().filter_map(|row| row.trim_end_matches([' ', '|']).rsplit('|').next());
     (last.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect(), rows.len())

@@ -13,6 +13,7 @@ use troupemq_codec::request::{
     GetUnitTopicList, TopicList,
 };
 use troupemq_codec::route::{QueueData, TopicRouteData};
+use troupemq_codec::version::READS_STANDARD_JSON;
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 
 use super::kv::{Lookup, ORDER_TOPICS};
@@ -20,9 +21,6 @@ use super::registry::{Clusters, ListTopics, Members, RouteOf};
 use super::routes::{Route, UnitTopics};
 use crate::cast::NameServerCast;
 use crate::net::{Answer, Call, Refusal};
-
-/// The first version whose clients read standard JSON (4.9.4).
-const READS_STANDARD_JSON: i32 = 401;
 
 /// GET_ROUTEINFO_BY_TOPIC.
 pub(super) async fn route(cast: &NameServerCast, call: &Call) -> Answer {

@@ -12,6 +12,7 @@ use troupemq_codec::message::properties::{
     DELAY, ORIGIN_MESSAGE_ID, REAL_QUEUE_ID, REAL_TOPIC, RETRY_TOPIC, WAIT,
 };
 use troupemq_codec::message::{OffsetId, Properties, RecordView, sys_flag};
+use troupemq_codec::version::SETS_RECONSUME_LIMIT;
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::timer::TIMER_TOPIC;
 
@@ -21,8 +22,6 @@ use crate::transaction::records::OP_TOPIC;
 
 /// Level of the first retry: 10 s with the usual levels.
 const FIRST_LEVEL: i32 = 3;
-/// Versions from which a client's own limit counts. Java: V3_4_9.
-const OWN_LIMIT_SINCE: i32 = 121;
 /// Topics whose messages wait for their time or their decision: nobody has got them to send them back.
 const WAITING: [&str; 4] = [HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC];
 
@@ -42,7 +41,7 @@ pub enum Next {
 
 /// How many times a group may consume a message again: the client's own limit counts if it is new enough.
 pub fn retries_max(of_group: i32, own: Option<i32>, version: i32) -> i32 {
-    own.filter(|_| version >= OWN_LIMIT_SINCE).unwrap_or(of_group)
+    own.filter(|_| version >= SETS_RECONSUME_LIMIT).unwrap_or(of_group)
 }
 
 /// What becomes of a message that is sent back with a level: below 0 no more, 0 as the broker thinks fit.
@@ -88,6 +87,12 @@ pub fn check(record: &RecordView<'_>) -> Result<(), Refusal> {
         return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     }
     Ok(())
+}
+
+/// The answer where the group of a retry does not exist and is not made.
+pub fn no_group(group: &str) -> Refusal {
+    let remark = format!("subscription group not exist, {group}");
+    Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 }
 
 /// The answer where no message begins.
@@ -148,10 +153,10 @@ mod tests {
     /// 3.5 #39, 4.3 step 6.
     #[test]
     fn the_limit_of_a_client_counts_from_its_version_on() {
-        for version in [0, OWN_LIMIT_SINCE - 1] {
+        for version in [0, SETS_RECONSUME_LIMIT - 1] {
             assert_eq!([None, Some(0), Some(99)].map(|own| retries_max(16, own, version)), [16, 16, 16]);
         }
-        for version in [OWN_LIMIT_SINCE, 475] {
+        for version in [SETS_RECONSUME_LIMIT, 475] {
             assert_eq!([None, Some(0), Some(99)].map(|own| retries_max(16, own, version)), [16, 0, 99]);
         }
     }

@@ -79,7 +79,7 @@ impl BloomFilter {
         BloomFilterData { bit_num: self.bits, bit_pos: (1..=self.hashes).map(position).collect() }
     }
 
-    /// True if the bits were made by a filter like this one; others must be thrown away.
+    /// Whether the bits were made by a filter like this one; others must be thrown away.
     pub fn made(&self, data: &BloomFilterData) -> bool {
         let is_inside = data.bit_pos.iter().all(|position| *position < self.bits);
         data.bit_num == self.bits && u32::try_from(data.bit_pos.len()) == Ok(self.hashes) && is_inside
@@ -102,7 +102,7 @@ impl BloomFilterData {
         }
     }
 
-    /// True if all the bits are set in a bit map, so that the group may want the message. A map of another size
+    /// Whether all the bits are set in a bit map, so that the group may want the message. A map of another size
     /// says nothing: then it may.
     pub fn may_be_in(&self, map: &[u8]) -> bool {
         let is_set = |position: &u32| {

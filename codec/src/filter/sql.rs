@@ -39,7 +39,7 @@ impl SqlFilter {
         &self.expression
     }
 
-    /// True if the message matches: the expression is true, neither unknown nor impossible to evaluate.
+    /// Whether the message matches: the expression is true, neither unknown nor impossible to evaluate.
     pub fn matches(&self, properties: PropertiesView<'_>) -> bool {
         matches!(self.evaluate(properties), Ok(Value::Bool(true)))
     }

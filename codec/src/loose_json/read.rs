@@ -40,12 +40,24 @@ impl de::Error for Misfit {
     }
 }
 
-/// How much of a text may still be read; shared by all its readers.
-pub(super) struct Budget(Cell<usize>);
+/// How many values of a text may be read, and how many of them are left; shared by all its readers.
+pub(super) struct Budget {
+    max: usize,
+    left: Cell<usize>,
+}
 
 impl Budget {
-    pub(super) fn new(values: usize) -> Budget {
-        Budget(Cell::new(values))
+    pub(super) fn new(max: usize) -> Budget {
+        Budget { max, left: Cell::new(max) }
+    }
+
+    /// Counts one value.
+    fn take(&self) -> Result<(), Misfit> {
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return Err(Misfit(format!("more than {} values, references followed", self.max)));
+        };
+        self.left.set(left);
+        Ok(())
     }
 }
 
@@ -70,10 +82,10 @@ impl<'t> Reader<'t> {
 
     /// The value itself or what it refers to, counted.
     fn value(self) -> Result<Reader<'t>, Misfit> {
-        let left = self.budget.0.get().checked_sub(1).ok_or(Misfit("too many values".to_owned()))?;
-        self.budget.0.set(left);
+        self.budget.take()?;
         if self.depth > DEPTH_WITH_REFERENCES_MAX {
-            return Err(Misfit("nested too deeply".to_owned()));
+            let max = DEPTH_WITH_REFERENCES_MAX;
+            return Err(Misfit(format!("nested deeper than {max}, references followed")));
         }
         match self.json.get("$ref") {
             Some(Json::Text(path)) => self.to(target(self.root, path).unwrap_or(&Json::Null)).value(),
@@ -261,7 +273,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             // An object as a key of legal JSON is a text that holds the object.
             Json::Text(text) if text.starts_with('{') => {
                 let inner =
-                    Json::parse(text, reader.budget.0.get()).map_err(|cause| Misfit(cause.to_string()))?;
+                    Json::parse(text, reader.budget.left.get()).map_err(|cause| Misfit(cause.to_string()))?;
                 match inner {
                     Json::Table(_) => Reader::new(&inner, reader.budget).deserialize_map(visitor),
                     _ => Err(reader.misfit(&visitor)),

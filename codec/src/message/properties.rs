@@ -35,12 +35,12 @@ impl<'a> PropertiesView<'a> {
         std::str::from_utf8(value).ok()
     }
 
-    /// True if the name has a value.
+    /// Whether the name has a value.
     pub fn contains(self, name: &str) -> bool {
         self.get_bytes(name).is_some()
     }
 
-    /// True if there is a name that begins with [`TRANSIENT_PREFIX`].
+    /// Whether there is a name that begins with [`TRANSIENT_PREFIX`].
     pub fn has_transient(self) -> bool {
         let begins =
             |at: usize| self.0.get(at..).is_some_and(|rest| rest.starts_with(TRANSIENT_PREFIX.as_bytes()));
@@ -167,7 +167,7 @@ pub fn put_property(out: &mut impl BufMut, name: &str, value: &str) {
     out.put_u8(PAIR_END);
 }
 
-/// True if a property with this name and value reads back as it was written.
+/// Whether a property with this name and value reads back as it was written.
 pub fn is_storable(name: &str, value: &str) -> bool {
     let has_mark = |text: &str| text.bytes().any(|byte| byte == NAME_END || byte == PAIR_END);
     !name.is_empty() && !value.is_empty() && !has_mark(name) && !value.bytes().any(|byte| byte == PAIR_END)
@@ -208,7 +208,7 @@ impl Properties {
         self.view().get_i64(name)
     }
 
-    /// True if the name has a value.
+    /// Whether the name has a value.
     pub fn contains(&self, name: &str) -> bool {
         self.view().contains(name)
     }
@@ -239,7 +239,7 @@ impl Properties {
         self.view().iter()
     }
 
-    /// True if there is no pair.
+    /// Whether there is no pair.
     pub fn is_empty(&self) -> bool {
         self.view().pairs().next().is_none()
     }

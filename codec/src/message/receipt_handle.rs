@@ -108,7 +108,7 @@ impl<'a> ReceiptHandle<'a> {
         })
     }
 
-    /// True if the handle belongs to an ordered pop.
+    /// Whether the handle belongs to an ordered pop.
     pub fn is_ordered(&self) -> bool {
         self.revive_queue_id == ORDERED_REVIVE_QUEUE
     }

@@ -151,7 +151,7 @@ impl<'a> RecordView<'a> {
         self.body_crc
     }
 
-    /// True if the body has the stored CRC. Reads the whole body.
+    /// Whether the body has the stored CRC. Reads the whole body.
     pub fn body_is_intact(&self) -> bool {
         self.body_crc.to_be_bytes() == body_crc(self.body).to_be_bytes()
     }

@@ -54,7 +54,7 @@ pub const fn without_compression(sys_flag: i32) -> i32 {
     sys_flag & !(COMPRESSED | COMPRESSION_MASK)
 }
 
-/// True if the record gets a unit in its consume queue: all but prepared and rolled back ones.
+/// Whether the record gets a unit in its consume queue: all but prepared and rolled back ones.
 pub const fn is_visible(sys_flag: i32) -> bool {
     matches!(transaction(sys_flag), 0 | TRANSACTION_COMMIT)
 }
