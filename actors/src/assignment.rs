@@ -13,25 +13,23 @@ pub mod answers;
 mod routes;
 
 use actix::{Actor, Context, Handler, Message, MessageResult};
-use troupemq_codec::Text;
 use troupemq_codec::request::{RequestMode, RequestModeBody, RequestModeTable};
 use troupemq_codec::topic::MessageQueue;
+use troupemq_codec::{ResponseCode, Text};
+use troupemq_store::StoreError;
 use troupemq_store::tables::TableFile;
 
 use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
-use crate::saving::{Saving, in_background};
+use crate::saving::{Saved, Saves, Saving};
 use routes::Routes;
 
 /// Topics whose queues are remembered.
 pub const ROUTES_MAX: usize = 4096;
 /// Pairs of topic and group whose mode is kept; one more is refused.
 pub const MODES_MAX: usize = 1_000_000;
-
-/// What whoever waits for a save is told.
-type Saved = Result<(), Refusal>;
 
 // ---- messages
 
@@ -103,29 +101,16 @@ impl Assignments {
     pub fn new(file: TableFile<RequestModeTable>, modes: RequestModeTable, clock: NodeClock) -> Assignments {
         Assignments { modes, file, saving: Saving::default(), routes: Routes::new(ROUTES_MAX), clock }
     }
+}
 
-    fn save(&mut self, context: &mut Context<Assignments>) {
-        if !self.saving.begins() {
-            return;
-        }
-        let (file, table) = (self.file.clone(), self.modes.clone());
-        in_background(
-            context,
-            move || file.save(&table),
-            |assignments: &mut Assignments, saved, context| {
-                for waiter in assignments.saving.ended(&saved) {
-                    waiter.answer(saved.clone());
-                }
-                assignments.save(context);
-            },
-            Assignments::save_again,
-        );
+impl Saves for Assignments {
+    fn saving(&mut self) -> &mut Saving<Held<Saved>> {
+        &mut self.saving
     }
 
-    /// Tries a save again that failed.
-    fn save_again(&mut self, context: &mut Context<Assignments>) {
-        self.saving.again();
-        self.save(context);
+    fn writer(&self) -> impl FnOnce() -> Result<(), StoreError> + Send + use<> {
+        let (file, table) = (self.file.clone(), self.modes.clone());
+        move || file.save(&table)
     }
 }
 
@@ -191,7 +176,7 @@ fn put(table: &mut RequestModeTable, mode: RequestModeBody, max: usize) -> Resul
     let count: usize = map.values().map(std::collections::BTreeMap::len).sum();
     if !is_known && count >= max {
         let remark = format!("the modes of {count} pairs of topic and group are kept, {max} is the limit");
-        return Err(Refusal::new(troupemq_codec::ResponseCode::SYSTEM_ERROR, remark));
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
     }
     map.entry(mode.topic.clone()).or_default().insert(mode.consumer_group.clone(), mode);
     Ok(())

@@ -17,14 +17,13 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 use troupemq_codec::filter::MessageFilter;
-use troupemq_store::LogReader;
 use troupemq_store::tables::{ConsumerFilterTable, TableFile};
+use troupemq_store::{LogReader, StoreError};
 
 use crate::commit_log::MAILBOX;
 use crate::config::NodeClock;
 use crate::held::{Held, Waiting, hold};
-use crate::net::Refusal;
-use crate::saving::{Saving, in_background};
+use crate::saving::{Saved, Saves, Saving};
 use book::FilterBook;
 use table::FilterTable;
 
@@ -66,9 +65,6 @@ pub struct SaveFilters;
 
 // ---- actor
 
-/// What whoever waits for a save is told.
-type Saved = Result<(), Refusal>;
-
 /// Owner of the filters of all groups.
 #[derive(Debug)]
 pub struct Filters {
@@ -107,29 +103,16 @@ impl Filters {
             self.changed(context);
         }
     }
+}
 
-    fn save(&mut self, context: &mut Context<Filters>) {
-        if !self.saving.begins() {
-            return;
-        }
-        let (file, table) = (self.file.clone(), self.table.stored());
-        let save = move || file.save(&table);
-        let then = |filters: &mut Filters, saved: Saved, context: &mut Context<Filters>| {
-            if let Err(refusal) = &saved {
-                tracing::error!(remark = refusal.remark, "the filters of consumers were not saved");
-            }
-            for waiter in filters.saving.ended(&saved) {
-                waiter.answer(saved.clone());
-            }
-            filters.save(context);
-        };
-        in_background(context, save, then, Filters::save_again);
+impl Saves for Filters {
+    fn saving(&mut self) -> &mut Saving<Held<Saved>> {
+        &mut self.saving
     }
 
-    /// Tries a save again that failed.
-    fn save_again(&mut self, context: &mut Context<Filters>) {
-        self.saving.again();
-        self.save(context);
+    fn writer(&self) -> impl FnOnce() -> Result<(), StoreError> + Send + use<> {
+        let (file, table) = (self.file.clone(), self.table.stored());
+        move || file.save(&table)
     }
 }
 

@@ -25,6 +25,7 @@ use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 use troupemq_codec::request::ConsumerOffsetTable;
 use troupemq_codec::topic::DataVersion;
+use troupemq_store::StoreError;
 use troupemq_store::tables::{LightOffsetTable, TableFile};
 
 use crate::commit_log::MAILBOX;
@@ -32,7 +33,7 @@ use crate::config::NodeClock;
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::pull::Pulled;
-use crate::saving::{Saving, in_background};
+use crate::saving::{Saved, Saves, Saving};
 use crate::stats::Stats;
 use asked::{Asked, WAYS_MAX};
 use pending::PendingResets;
@@ -190,9 +191,6 @@ pub struct SaveOffsets;
 
 // ---- actor
 
-/// What whoever waits for a save is told.
-type Saved = Result<(), Refusal>;
-
 /// Owner of the offsets of all groups.
 #[derive(Debug)]
 pub struct ConsumerOffsets {
@@ -278,29 +276,16 @@ impl ConsumerOffsets {
         self.saving.changed();
         self.save(context);
     }
+}
 
-    fn save(&mut self, context: &mut Context<ConsumerOffsets>) {
-        if !self.saving.begins() {
-            return;
-        }
-        let (file, light, moment) = (self.file.clone(), self.light.clone(), self.moment());
-        let save = move || moment.save(&file, light.as_ref());
-        let then = |offsets: &mut ConsumerOffsets, saved: Saved, context: &mut Context<ConsumerOffsets>| {
-            if let Err(refusal) = &saved {
-                tracing::error!(remark = refusal.remark, "the offsets of consumers were not saved");
-            }
-            for waiter in offsets.saving.ended(&saved) {
-                waiter.answer(saved.clone());
-            }
-            offsets.save(context);
-        };
-        in_background(context, save, then, ConsumerOffsets::save_again);
+impl Saves for ConsumerOffsets {
+    fn saving(&mut self) -> &mut Saving<Held<Saved>> {
+        &mut self.saving
     }
 
-    /// Tries a save again that failed.
-    fn save_again(&mut self, context: &mut Context<ConsumerOffsets>) {
-        self.saving.again();
-        self.save(context);
+    fn writer(&self) -> impl FnOnce() -> Result<(), StoreError> + Send + use<> {
+        let (file, light, moment) = (self.file.clone(), self.light.clone(), self.moment());
+        move || moment.save(&file, light.as_ref())
     }
 }
 

@@ -6,19 +6,25 @@
 //! - a save that failed is told to its waiters and tried again, until one after it does: nobody has to change the
 //!   table once more for what it holds to reach the disk.
 //!
-//! The save itself runs on the blocking pool of the arbiter, with a snapshot of the table; see [`in_background`].
+//! The save itself runs on the blocking pool of the arbiter, with a snapshot of the table; see [`in_background`]. An
+//! actor that has one table and tells no more than whether it was saved is a [`Saves`].
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use actix::fut::{ActorFutureExt, wrap_future};
-use actix::{Actor, AsyncContext};
+use actix::{Actor, AsyncContext, Context};
 use troupemq_codec::ResponseCode;
+use troupemq_store::StoreError;
 
+use crate::held::Held;
 use crate::net::Refusal;
 
 /// Time from a save that failed to the next try.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// What whoever waits for a save is told.
+pub type Saved = Result<(), Refusal>;
 
 /// The state of the saves of one table. `W` is who waits, with what it is told afterwards.
 #[derive(Debug)]
@@ -73,7 +79,7 @@ impl<W> Saving<W> {
     }
 
     /// The save that ran has ended so; gives those it was for.
-    pub fn ended(&mut self, saved: &Result<(), Refusal>) -> Vec<W> {
+    pub fn ended(&mut self, saved: &Saved) -> Vec<W> {
         self.runs = false;
         self.failed = saved.is_err();
         std::mem::take(&mut self.covered)
@@ -97,12 +103,40 @@ impl<W> Saving<W> {
     }
 }
 
+/// An actor whose table is in a file. It notes changes in its `Saving` and calls `save`; the rest goes by itself.
+pub(crate) trait Saves: Actor<Context = Context<Self>> {
+    /// When its table is saved.
+    fn saving(&mut self) -> &mut Saving<Held<Saved>>;
+
+    /// What writes the table as it is now; it is run where it may block.
+    fn writer(&self) -> impl FnOnce() -> Result<(), StoreError> + Send + use<Self>;
+
+    /// Begins a save if there is something to save and none runs.
+    fn save(&mut self, context: &mut Context<Self>) {
+        if !self.saving().begins() {
+            return;
+        }
+        let then = |actor: &mut Self, saved: Saved, context: &mut Context<Self>| {
+            if let Err(refusal) = &saved {
+                tracing::error!(remark = refusal.remark, again_after = ?AGAIN_AFTER, "a table was not saved");
+            }
+            actor.saving().ended(&saved).into_iter().for_each(|waiter| waiter.answer(saved.clone()));
+            actor.save(context);
+        };
+        let again = |actor: &mut Self, context: &mut Context<Self>| {
+            actor.saving().again();
+            actor.save(context);
+        };
+        in_background(context, self.writer(), then, again);
+    }
+}
+
 /// Runs a save where it may block, then gives its result to the actor. Some time after one that failed, `again` is
 /// called, which is to call [`Saving::again`] and begin another.
 pub fn in_background<A, E>(
     context: &mut A::Context,
     save: impl FnOnce() -> Result<(), E> + Send + 'static,
-    then: impl FnOnce(&mut A, Result<(), Refusal>, &mut A::Context) + 'static,
+    then: impl FnOnce(&mut A, Saved, &mut A::Context) + 'static,
     again: fn(&mut A, &mut A::Context),
 ) where
     A: Actor,

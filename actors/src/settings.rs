@@ -28,7 +28,7 @@ use crate::config::NodeClock;
 use crate::held::{Held, hold};
 use crate::net::Refusal;
 use crate::properties_text::{self, Merged};
-use crate::saving::{Saving, in_background};
+use crate::saving::{Saved, Saves, Saving};
 use kept::Kept;
 
 /// Changes that may wait.
@@ -85,7 +85,7 @@ pub struct Settings<T: Behaviour> {
     others: BTreeMap<String, String>,
     published: Arc<ArcSwap<T>>,
     version: Arc<ArcSwap<DataVersion>>,
-    saving: Saving<Held<Result<(), Refusal>>>,
+    saving: Saving<Held<Saved>>,
     clock: NodeClock,
 }
 
@@ -125,28 +125,20 @@ impl<T: Behaviour> Settings<T> {
     ) -> Settings<T> {
         Settings { configured, others, published, version, saving: Saving::default(), clock }
     }
+}
 
-    fn save(&mut self, context: &mut Context<Settings<T>>) {
-        if !self.saving.begins() {
-            return;
-        }
-        let kept = Kept::between(&self.configured.settings, &self.published.load());
-        let file = self.configured.file.clone();
-        let save = move || match file {
-            Some(file) => file.save(&to_pretty(&kept)),
-            None => Ok(()),
-        };
-        let then = |settings: &mut Settings<T>, saved: Result<(), Refusal>, context: &mut _| {
-            settings.saving.ended(&saved).into_iter().for_each(|waiter| waiter.answer(saved.clone()));
-            settings.save(context);
-        };
-        in_background(context, save, then, Settings::save_again);
+impl<T: Behaviour> Saves for Settings<T> {
+    fn saving(&mut self) -> &mut Saving<Held<Saved>> {
+        &mut self.saving
     }
 
-    /// Tries a save again that failed.
-    fn save_again(&mut self, context: &mut Context<Settings<T>>) {
-        self.saving.again();
-        self.save(context);
+    fn writer(&self) -> impl FnOnce() -> Result<(), StoreError> + Send + use<T> {
+        let kept = Kept::between(&self.configured.settings, &self.published.load());
+        let file = self.configured.file.clone();
+        move || match file {
+            Some(file) => file.save(&to_pretty(&kept)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -26,7 +26,10 @@ use self::table::{ENTRIES_MAX, Namespaces};
 use crate::cast::NameServerCast;
 use crate::held::{Held, hold};
 use crate::net::{Answer, Call, Refusal};
-use crate::saving::{Saving, in_background};
+use crate::saving::{Saved, Saves, Saving};
+
+/// Requests that wait at most.
+const MAILBOX: usize = 1024;
 
 /// The namespace that holds the number of queues of ordered topics, `broker:queues;broker:queues`.
 pub const ORDER_TOPICS: &str = "ORDER_TOPIC_CONFIG";
@@ -67,7 +70,7 @@ pub struct Namespace(pub Text);
 pub struct KvConfig {
     table: Namespaces,
     file: Option<PathBuf>,
-    saving: Saving<Held<Result<(), Refusal>>>,
+    saving: Saving<Held<Saved>>,
 }
 
 impl KvConfig {
@@ -87,27 +90,19 @@ impl KvConfig {
     pub fn launch(self) -> Addr<KvConfig> {
         self.start()
     }
+}
 
-    fn save(&mut self, context: &mut Context<KvConfig>) {
-        if !self.saving.begins() {
-            return;
-        }
-        let (table, file) = (self.table.clone(), self.file.clone());
-        let save = move || match file {
-            Some(path) => JsonFile::at(path).save(&to_pretty(&table)),
-            None => Ok(()),
-        };
-        let then = |config: &mut KvConfig, saved: Result<(), Refusal>, context: &mut Context<KvConfig>| {
-            config.saving.ended(&saved).into_iter().for_each(|waiter| waiter.answer(saved.clone()));
-            config.save(context);
-        };
-        in_background(context, save, then, KvConfig::save_again);
+impl Saves for KvConfig {
+    fn saving(&mut self) -> &mut Saving<Held<Saved>> {
+        &mut self.saving
     }
 
-    /// Tries a save again that failed.
-    fn save_again(&mut self, context: &mut Context<KvConfig>) {
-        self.saving.again();
-        self.save(context);
+    fn writer(&self) -> impl FnOnce() -> Result<(), StoreError> + Send + use<> {
+        let (table, file) = (self.table.clone(), self.file.clone());
+        move || match file {
+            Some(path) => JsonFile::at(path).save(&to_pretty(&table)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -115,7 +110,7 @@ impl Actor for KvConfig {
     type Context = Context<KvConfig>;
 
     fn started(&mut self, context: &mut Context<KvConfig>) {
-        context.set_mailbox_capacity(1024);
+        context.set_mailbox_capacity(MAILBOX);
     }
 }
 
