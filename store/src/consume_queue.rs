@@ -54,6 +54,7 @@ use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::index::topic_seed;
 use crate::light;
+use crate::paths::Paths;
 
 pub use self::append::Put;
 pub use self::by_time::{Boundary, stored_ms};
@@ -73,11 +74,11 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
-    /// Folder below the root of the store.
-    fn folder(self) -> &'static str {
+    /// The folder of all queues of this kind.
+    fn folder(self, store: &Paths) -> PathBuf {
         match self {
-            QueueKind::Plain => "consumequeue",
-            QueueKind::Batch => "batchconsumequeue",
+            QueueKind::Plain => store.consume_queue(),
+            QueueKind::Batch => store.batch_consume_queue(),
         }
     }
 
@@ -109,7 +110,7 @@ impl QueueFolder {
             QueueKind::Batch => config.batch_queue_file_bytes,
         };
         QueueFolder {
-            root: config.dir.join(kind.folder()),
+            root: kind.folder(&Paths::below(&config.dir)),
             kind,
             file_bytes: AtomicU64::new(file_bytes.next_multiple_of(kind.unit_bytes())),
             disk: OnceLock::new(),

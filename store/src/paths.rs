@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 use crate::faults::{self, Op};
+use crate::index;
 
 /// The layout below a root folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl Paths {
 
     /// Index files.
     pub fn index(&self) -> PathBuf {
-        self.root.join("index")
+        self.root.join(index::FOLDER)
     }
 
     /// JSON tables.

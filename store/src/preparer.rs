@@ -22,8 +22,9 @@ use crate::paths::{Paths, remove, sync_dir};
 use crate::retention::disk_use;
 use crate::segment::{Allocate, SegmentWriter, segment_name};
 
-/// How long the log waits for a segment that should have been ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the log waits for a segment that should have been ready, ms.
+const PATIENCE_MS: u64 = 5_000;
+const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS);
 
 /// Bytes of zeros that are written and forced to the disk between two looks whether the log waits. No more are on their
 /// way to the disk when the log is flushed beside them.
@@ -120,7 +121,7 @@ impl Preparer {
     pub(crate) fn take(&mut self, start: u64) -> Result<Prepared, StoreError> {
         self.order(start);
         self.is_awaited.store(true, Ordering::Relaxed);
-        let late = StoreError::NotPrepared { log_offset: start, waited_ms: 5_000 };
+        let late = StoreError::NotPrepared { log_offset: start, waited_ms: PATIENCE_MS };
         match self.answer.take().map_or_else(|| self.ready.recv_timeout(PATIENCE), Ok) {
             Ok(answer) => {
                 self.ordered = None;
@@ -241,10 +242,8 @@ impl Recipe {
     /// A file of the right size that expired before.
     fn recycled(&self) -> Result<Option<PathBuf>, StoreError> {
         let dir = self.paths.recycled();
-        let entries = match std::fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(_) => return Ok(None),
-        };
+        // It is not there until a segment is kept; one that cannot be listed gives none either, and a new file is made.
+        let Ok(entries) = std::fs::read_dir(&dir) else { return Ok(None) };
         for entry in entries {
             let entry = entry.map_err(StoreError::io("list", &dir))?;
             let fits = entry.metadata().is_ok_and(|meta| meta.is_file() && meta.len() == self.segment_bytes);
@@ -259,6 +258,7 @@ impl Recipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::until;
 
     fn preparer(paths: &Paths) -> Preparer {
         Preparer::start(recipe(paths, false)).unwrap()
@@ -296,8 +296,8 @@ mod tests {
             let paths = paths(&dir);
             let mut preparer = preparer(&paths);
             preparer.order(0);
-            while is_looked_for && !preparer.is_ready(0) {
-                std::thread::yield_now();
+            if is_looked_for {
+                until("the segment is ready", || preparer.is_ready(0));
             }
             drop(preparer);
             assert_eq!(std::fs::read_dir(paths.commit_log()).unwrap().count(), 0);
@@ -308,9 +308,7 @@ mod tests {
     fn what_is_ready_is_taken_without_waiting() {
         let dir = tempfile::tempdir().unwrap();
         let mut preparer = preparer(&paths(&dir));
-        while !preparer.is_ready(65_536) {
-            std::thread::yield_now();
-        }
+        until("the segment is ready", || preparer.is_ready(65_536));
         // The thread has nothing more to say: only what was looked for can be taken.
         assert!(preparer.ready.try_recv().is_err());
         assert_eq!(preparer.take(65_536).unwrap().writer.segment().start(), 65_536);

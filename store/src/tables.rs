@@ -45,15 +45,13 @@ use troupemq_codec::topic::TopicConfigTable;
 use self::unknown::Unknown;
 use crate::error::StoreError;
 use crate::json_file::JsonFile;
+use crate::paths::Paths;
 
 pub use self::consumer_filter::{ConsumerFilter, ConsumerFilterTable, TopicFilters};
 pub use self::consumer_order::{ConsumerOrder, ConsumerOrderTable};
 pub use self::light_offset::LightOffsetTable;
 pub use self::metrics::{Metric, TimerMetricsTable, TransactionMetricsTable};
 pub use self::queue_mapping::TopicQueueMappingTable;
-
-/// Folder of the tables below the root of the store.
-const FOLDER: &str = "config";
 
 /// A value that is kept in a file of its own.
 pub trait Table: Serialize + DeserializeOwned + Default {
@@ -93,7 +91,7 @@ impl<T: Table> TableFile<T> {
     ///
     /// Fails if only a damaged generation is left.
     pub fn open(store_dir: &Path) -> Result<(TableFile<T>, T), StoreError> {
-        let file = JsonFile::at(store_dir.join(FOLDER).join(T::FILE));
+        let file = JsonFile::at(Paths::below(store_dir).config().join(T::FILE));
         let both = file
             .load_with(|bytes| Ok((from_loose_trusted::<T>(bytes)?, from_loose_trusted::<Value>(bytes)?)))?;
         let (table, unknown) = match both {

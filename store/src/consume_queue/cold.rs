@@ -100,6 +100,7 @@ mod tests {
     use crate::config::StoreConfig;
     use crate::consume_queue::{QueueTable, Trust, Unit};
     use crate::faults::{self, Op};
+    use crate::paths::Paths;
 
     const FILE_UNITS: u64 = 5000;
 
@@ -125,7 +126,7 @@ mod tests {
             queue.put(&unit, 0).unwrap();
         }
         drop((new, queue));
-        for entry in std::fs::read_dir(dir.join(kind.folder()).join("T/1")).unwrap() {
+        for entry in std::fs::read_dir(kind.folder(&Paths::below(dir)).join("T/1")).unwrap() {
             let file = File::open(entry.unwrap().path()).unwrap();
             file.sync_all().unwrap();
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -170,7 +171,8 @@ mod tests {
             let queue = forgotten(dir.path(), kind);
             let _broken = faults::arm(dir.path(), Op::Read, 0, 5);
             let told = queue.fetch(7000, 32).unwrap_err().to_string();
-            let folder = format!("cannot read {}", dir.path().join(kind.folder()).join("T/1").display());
+            let folder =
+                format!("cannot read {}", kind.folder(&Paths::below(dir.path())).join("T/1").display());
             assert!(told.starts_with(&folder), "{told}");
         }
     }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::{QueueFile, QueueFiles};
 use crate::error::StoreError;
-use crate::paths::{remove, without_unreadable};
+use crate::paths::{Paths, remove, without_unreadable};
 use crate::segments::{SegmentFile, list_files};
 
 /// Bytes of a unit without bits.
@@ -230,7 +230,7 @@ impl QueueExtension {
 
 /// Folder of the extension of a queue.
 pub(crate) fn folder(store: &Path, topic: &str, queue_id: i32) -> PathBuf {
-    store.join("consumequeue_ext").join(topic).join(queue_id.to_string())
+    Paths::below(store).consume_queue_extension().join(topic).join(queue_id.to_string())
 }
 
 #[cfg(test)]
