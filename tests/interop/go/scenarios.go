@@ -289,7 +289,9 @@ func groupShares(b *bed) {
 	within(30*time.Second, "both members get messages", func() bool {
 		before := []int{len(into[0].all()), len(into[1].all())}
 		send(sender, topic, "", "round", 4)
-		time.Sleep(300 * time.Millisecond)
+		within(30*time.Second, "the round comes", func() bool {
+			return len(into[0].all())+len(into[1].all()) >= before[0]+before[1]+4
+		})
 		return len(into[0].all()) == before[0]+2 && len(into[1].all()) == before[1]+2
 	})
 	must(members[1].Shutdown(), "shutdown")

@@ -45,6 +45,15 @@ final class Check {
         throw new AssertionError("not within " + seconds + " s: " + what + (last == null ? "" : " (last: " + last + ")"), last);
     }
 
+    /** Polls for a while that a value is what it was: there is no other sign of what must not happen. */
+    static void stays(double seconds, Object expected, String what, Callable<?> value) throws Exception {
+        long end = System.nanoTime() + (long) (seconds * 1e9);
+        do {
+            equal(expected, value.call(), what);
+            Thread.sleep(25);
+        } while (System.nanoTime() < end);
+    }
+
     /** The value of a call that must throw an exception of this type. */
     static <E extends Throwable> E refused(Class<E> type, String what, Callable<?> call) throws Exception {
         Object value;

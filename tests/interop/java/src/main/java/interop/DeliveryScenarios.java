@@ -108,8 +108,7 @@ final class DeliveryScenarios {
             }
         }
         inbox.awaitExactly(new TreeSet<>(sent.keySet()), 40);
-        Thread.sleep(2500);
-        Check.equal(10, inbox.size(), "deliveries after the time of checks");
+        Check.stays(2.5, 10, "deliveries up to after the time of checks", inbox::size);
         for (MessageExt message : inbox.messages()) {
             SendResult result = sent.get(Inbox.text(message));
             Check.equal(result.getMsgId(), message.getMsgId(), "message id");
@@ -249,8 +248,7 @@ final class DeliveryScenarios {
                 Check.equal(result.getOffsetMsgId(), one.getProperty("ORIGIN_MESSAGE_ID"), "first id");
             }
         }
-        Thread.sleep(2500);
-        Check.equal(3, seen.size(), "deliveries");
+        Check.stays(2.5, 3, "deliveries", seen::size);
     }
 
     private static void dead(Bed bed, int limit) throws Exception {
@@ -275,8 +273,7 @@ final class DeliveryScenarios {
         if (limit > 0 || !bed.target.isJava()) {
             Check.equal(result.getOffsetMsgId(), letter.getProperty("ORIGIN_MESSAGE_ID"), "first id");
         }
-        Thread.sleep(3000);
-        Check.equal(limit + 1, deliveries.get(), "deliveries after it was dead");
+        Check.stays(3, limit + 1, "deliveries after it was dead", deliveries::get);
     }
 
     /** The first dead letter of a group, read by a pull consumer. */
@@ -367,8 +364,7 @@ final class DeliveryScenarios {
         Check.within(30, "the others", () -> seen.contains("m-4/0"));
         Check.equal(List.of("m-0/0", "m-0/1", "m-0/2", "m-1/0", "m-2/0", "m-3/0", "m-4/0"), List.copyOf(seen), "what was seen, in order");
         Check.equal("m-0", Inbox.text(deadLetter(bed, group)), "dead letter");
-        Thread.sleep(3000);
-        Check.equal(7, seen.size(), "deliveries");
+        Check.stays(3, 7, "deliveries", seen::size);
     }
 
     /** What happens while messages are sent and consumed in order. */
