@@ -52,7 +52,7 @@ pub mod schedule;
 pub mod send;
 pub mod settings;
 pub mod stats;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 pub mod testing;
 pub mod timer;
 pub mod together;

@@ -4,26 +4,28 @@
 //! - every node has its own folder and ports, so tests run side by side;
 //! - the client waits for at most `PATIENCE`: a test that waits for nothing fails, it does not hang.
 
-#[cfg(test)]
 pub mod bad_input;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::frame::take_frame;
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
 use troupemq_codec::loose_json::to_fastjson;
+use troupemq_codec::message::Message;
 use troupemq_codec::request::{
-    HeartBeat, PULL_HAS_SUBSCRIPTION, PullMessage, PullMessageHeader, SendMessageV2, SendMessageV2Header,
-    UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
+    HeartBeat, PULL_HAS_SUBSCRIPTION, PULL_SUSPENDS, PullMessage, PullMessageHeader, SendMessageReplyHeader,
+    SendMessageV2, SendMessageV2Header, UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
 };
 use troupemq_codec::{Command, Request, Text};
-use troupemq_store::{Clock, StoreConfig, SystemClock};
+pub use troupemq_store::testing::until;
+use troupemq_store::{ManualClock, StoreConfig};
 
-use crate::config::{BrokerPart, NodeConfig};
+use crate::config::{BrokerPart, NodeClock, NodeConfig};
 use crate::node::{Node, NodeHandle};
 
 /// How long a client waits for anything.
@@ -46,18 +48,6 @@ pub fn small_broker(dir: &Path) -> NodeConfig {
     NodeConfig { broker: Some(part), ..NodeConfig::empty() }
 }
 
-/// Waits until it is so.
-///
-/// # Panics
-/// If that takes as long as a client waits at most.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let clock = SystemClock::new();
-    while !is_so() {
-        assert!(Duration::from_nanos(clock.nanos()) < PATIENCE, "in vain: {what}");
-        std::thread::yield_now();
-    }
-}
-
 /// Seeds of random histories: those that `MODEL_SEEDS` names (`7`, or `100..200`), else the usual ones.
 ///
 /// # Panics
@@ -73,7 +63,26 @@ pub fn seeds(usual: &[u64]) -> Vec<u64> {
 
 /// Starts a small broker with its store in `dir`.
 pub fn start_broker(dir: &Path) -> NodeHandle {
-    Node::start(small_broker(dir)).expect("a small broker starts")
+    start_broker_as(dir, |_| {})
+}
+
+/// Starts a small broker with its store in `dir`, after `change` has changed its settings.
+pub fn start_broker_as(dir: &Path, change: impl FnOnce(&mut BrokerPart)) -> NodeHandle {
+    start_changed(small_broker(dir), change)
+}
+
+/// The same with a clock that the test turns.
+pub fn start_broker_at(
+    clock: &Arc<ManualClock>,
+    dir: &Path,
+    change: impl FnOnce(&mut BrokerPart),
+) -> NodeHandle {
+    start_changed(NodeConfig { clock: NodeClock(clock.clone()), ..small_broker(dir) }, change)
+}
+
+fn start_changed(mut config: NodeConfig, change: impl FnOnce(&mut BrokerPart)) -> NodeHandle {
+    change(config.broker.as_mut().expect("a small broker has one"));
+    Node::start(config).expect("a small broker starts")
 }
 
 /// A client on a plain socket.
@@ -224,6 +233,32 @@ pub fn pull_header(topic: &str, queue_id: i32, offset: i64, tags: &str) -> PullM
         expression_type: Some(Text::from_static("TAG")),
         ..PullMessageHeader::default()
     }
+}
+
+/// The header of a pull that is held at the end of its queue until a message comes.
+pub fn held_pull_header(topic: &str, queue_id: i32, offset: i64, tags: &str) -> PullMessageHeader {
+    let header = pull_header(topic, queue_id, offset, tags);
+    PullMessageHeader { sys_flag: header.sys_flag | PULL_SUSPENDS, ..header }
+}
+
+/// What the answer to a send says of a message that was stored.
+pub fn stored(answer: &Command) -> SendMessageReplyHeader {
+    assert_eq!(answer.code, 0, "{answer:?}");
+    answer.header().expect("a stored message has the whole header")
+}
+
+/// The message at an offset of a queue, as soon as it is there.
+pub fn wait_for(client: &mut Client, topic: &str, queue_id: i32, offset: i64) -> Message {
+    let header = held_pull_header(topic, queue_id, offset, "*");
+    let answer = client.call(request::<PullMessage>(&header));
+    assert_eq!(answer.code, 0, "{answer:?}");
+    Message::decode_all(answer.body).expect("whole records").remove(0)
+}
+
+/// Stores a message in the first queue of a topic and gives it as those who read there get it.
+pub fn publish(client: &mut Client, topic: &str, body: &[u8]) -> Message {
+    let place = stored(&client.produce(topic, 0, body, ""));
+    wait_for(client, topic, 0, place.queue_offset)
 }
 
 /// A request by its header.

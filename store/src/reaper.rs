@@ -247,6 +247,7 @@ fn is_in_use(segment: &Arc<Segment>) -> bool {
 mod tests {
     use super::*;
     use crate::segment::{Allocate, SegmentWriter};
+    use crate::testing::until;
 
     fn full(dir: &Path) -> Arc<Segment> {
         full_at(dir, 0)
@@ -337,9 +338,7 @@ mod tests {
         let kept = || std::fs::read_dir(paths.recycled()).map_or(0, Iterator::count);
         let dispose = |start| {
             reaper.delete(full_at(dir.path(), start));
-            while reaper.gone_to() < start + 4096 {
-                std::thread::yield_now();
-            }
+            until("the segment is gone", || reaper.gone_to() >= start + 4096);
         };
         dispose(0);
         assert_eq!((kept(), reaper.tell_disk(false), kept()), (1, 0, 1));

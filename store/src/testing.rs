@@ -11,6 +11,7 @@ mod small;
 mod unpack;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,6 +21,10 @@ pub use self::recovery::{copy as copy_dir, recover_from};
 pub use self::sample::{Random, Sample};
 pub use self::sha256::sha256_hex;
 pub use self::small::{close_well, small_files};
+use crate::clock::{Clock, SystemClock};
+
+/// How long a test waits for anything: far longer than that takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Names of all sets of `tests/golden/store`.
 pub const GOLDEN_SETS: &[&str] = &[
@@ -131,6 +136,18 @@ pub struct ExtensionFoundByJava {
     pub msg_store_time: i64,
     /// The bits in hexadecimal digits.
     pub filter_bit_map: String,
+}
+
+/// Waits until it is so.
+///
+/// # Panics
+/// If that takes longer than a test waits for anything.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    while !is_so() {
+        assert!(Duration::from_nanos(clock.nanos()) < PATIENCE, "in vain: {what}");
+        std::thread::yield_now();
+    }
 }
 
 impl GoldenStore {

@@ -18,7 +18,7 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, Request};
 
 use crate::client_trouble::pair;
-use crate::daemon::LIMIT;
+use crate::daemon::{LIMIT, until};
 use crate::proxy::{Behind, Verdict};
 
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -51,12 +51,7 @@ fn tasks() -> usize {
 }
 
 async fn until_there_are(count: usize) {
-    let gone = async {
-        while tasks() > count {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LIMIT, gone).await.unwrap_or_else(|_| panic!("{} tasks, there were {count}", tasks()));
+    until(&format!("{count} tasks are left"), async || tasks() <= count).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,14 +116,10 @@ async fn what_is_done_is_committed_while_another_broker_is_silent() {
         for _ in &queues {
             timeout(LIMIT, all.next()).await.expect("in time").unwrap().unwrap().ack().await.unwrap();
         }
-        let committed = async {
-            for queue in &queues {
-                while there.committed("g", queue).await.unwrap() != Some(count) {
-                    tokio::task::yield_now().await;
-                }
-            }
-        };
-        timeout(LIMIT, committed).await.expect("the progress is committed");
+        for queue in &queues {
+            let is_committed = async || there.committed("g", queue).await.unwrap() == Some(count);
+            until("the progress is committed", is_committed).await;
+        }
     }
     for broker in [bad.broker, good.broker] {
         broker.shutdown().await.unwrap();
@@ -158,12 +149,7 @@ async fn who_takes_a_queue_over_commits_nothing_but_what_it_has_done() {
     earlier.shutdown().await;
     assert_eq!(there.committed("g", &queue).await.unwrap(), Some(1));
     let all = client.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
-    let pulled = async {
-        while pulls.load(Ordering::SeqCst) == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LIMIT, pulled).await.expect("the queue is taken up");
+    until("the queue is taken up", async || pulls.load(Ordering::SeqCst) > 0).await;
     timeout(LIMIT, all.shutdown()).await.expect("it ends");
     assert_eq!(commits.load(Ordering::SeqCst), 0, "nothing was done");
     assert_eq!(there.committed("g", &queue).await.unwrap(), Some(1));
@@ -196,12 +182,8 @@ async fn messages_that_are_dropped_all_the_time_hold_up_no_commit() {
         }
     }
     let there = behind.broker.client();
-    let committed = async {
-        while there.committed("g", &queues[1]).await.unwrap() != Some(100) {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LIMIT, committed).await.expect("the progress of the other queue is committed");
+    let is_committed = async || there.committed("g", &queues[1]).await.unwrap() == Some(100);
+    until("the progress of the other queue is committed", is_committed).await;
     assert_eq!(
         there.committed("g", &queues[0]).await.unwrap().unwrap_or(0),
         0,

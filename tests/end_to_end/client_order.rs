@@ -17,7 +17,7 @@ use troupemq_codec::Request;
 use troupemq_codec::request::SendMessageV2;
 
 use crate::client_trouble::{pair, until_the_bad_one_is_avoided};
-use crate::daemon::LIMIT;
+use crate::daemon::{LIMIT, until};
 use crate::proxy::{Behind, Verdict};
 
 /// A broker that lets messages come again soon, and asks about transactions soon.
@@ -214,12 +214,7 @@ fn an_actor_that_panics_lets_its_messages_come_again() {
         producer.send(Message::new("jobs", "good")).await.unwrap();
         assert_eq!(next(&mut seen).await, "good");
         producer.send(Message::new("jobs", "bad")).await.unwrap();
-        let ended = async {
-            while touchy.connected() {
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(LIMIT, ended).await.expect("the actor ends with its panic");
+        until("the actor ends with its panic", async || !touchy.connected()).await;
         listener.shutdown().await;
         let calm = Worker { is_touchy: false, tell }.start();
         let listener = consumer().deliver_to(calm.recipient()).await.unwrap();
@@ -342,10 +337,7 @@ async fn a_queue_that_a_broker_moves_again_and_again_is_asked_for_at_a_pace() {
     client.create_topic("t", 1).await.unwrap();
     let begun = tokio::time::Instant::now();
     let _stream = client.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
-    while pulls.load(Ordering::SeqCst) < 10 {
-        tokio::task::yield_now().await;
-        assert!(begun.elapsed() < LIMIT, "pulls go on");
-    }
+    until("pulls go on", async || pulls.load(Ordering::SeqCst) >= 10).await;
     // Two topics are pulled, that of the retries too, each after a pause of 50 ms at least.
     let (seen, most) = (pulls.load(Ordering::SeqCst), 2 * (begun.elapsed().as_millis() / 50 + 1));
     assert!(u128::try_from(seen).unwrap() <= most, "{seen} pulls, {most} are a pace");

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use troupemq::{Broker, Client, ClientError, Message, Tls};
 
-use crate::daemon::LIMIT;
+use crate::daemon::{LIMIT, until};
 
 /// Who signs certificates in a test.
 struct Authority {
@@ -175,13 +175,11 @@ async fn a_server_may_want_to_know_who_the_client_is() {
     let trusting = Tls::new().ca_file(&authority.file);
     // The server says after the handshake what it thinks of the missing certificate; a request that is under way then
     // may hear of the end of the connection alone.
-    let told = async {
-        let client = cluster.client(trusting.clone()).await.unwrap();
-        while !client.queues("secrets").await.unwrap_err().to_string().contains("ertificate") {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LIMIT, told).await.expect("the client hears why");
+    let client = cluster.client(trusting.clone()).await.unwrap();
+    until("the client hears why", async || {
+        client.queues("secrets").await.unwrap_err().to_string().contains("ertificate")
+    })
+    .await;
 
     let (certificate, key) = authority.sign("somebody");
     let (chain, key_file) = (folder.path().join("client.pem"), folder.path().join("client.key"));

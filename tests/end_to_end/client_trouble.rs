@@ -22,7 +22,7 @@ use troupemq_codec::request::{
 use troupemq_codec::signature::{ACCESS_KEY, is_signed};
 use troupemq_codec::{Command, NoHeader, Request};
 
-use crate::daemon::LIMIT;
+use crate::daemon::{LIMIT, until};
 use crate::proxy::{Behind, Verdict};
 
 /// How often something was seen.
@@ -185,14 +185,9 @@ async fn a_future_that_is_dropped_half_way_disturbs_nobody() {
     let client = behind.client().await;
     let producer = client.producer("p").start().await.unwrap();
     let sending = producer.send(Message::new("t", "lost"));
-    let dropped = async {
-        while sends.seen() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
     tokio::select! {
         sent = sending => panic!("nobody answers it: {sent:?}"),
-        () = dropped => {}
+        () = until("it is on its way", async || sends.seen() > 0) => {}
     }
     // The connection and the producer go on.
     let receipt = producer.send(Message::new("t", "sent")).await.unwrap();

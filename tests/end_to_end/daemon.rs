@@ -14,6 +14,16 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Limit of every wait of a test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let holds = async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, holds).await.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"));
+}
+
 /// A running name server with a broker, or one of them.
 pub(crate) struct Daemon {
     process: Child,

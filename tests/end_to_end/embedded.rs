@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use troupemq::embedded::cast::{AllTopics, QueueReading, TellQueue, TellRates};
 use troupemq::{Broker, Client, ClientError, Deliveries, FlushMode, Message};
 
-use crate::daemon::LIMIT;
+use crate::daemon::{LIMIT, until};
 
 async fn start() -> Broker {
     Broker::builder().temporary().start().await.expect("a temporary broker starts")
@@ -136,12 +136,7 @@ async fn the_last_handle_stops_the_broker_and_its_temporary_folder_goes() {
     assert!(clone.client().queues("t").await.is_ok());
     drop(clone);
     assert!(timeout(LIMIT, stream.next()).await.expect("the stream ends with the broker").is_none());
-    let gone = async {
-        while folder.try_exists().unwrap() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LIMIT, gone).await.expect("the folder goes with the broker");
+    until("the folder goes with the broker", async || !folder.try_exists().unwrap()).await;
     producer.send(Message::new("t", "x")).await.expect_err("the broker has ended");
 }
 
@@ -169,20 +164,12 @@ async fn the_cast_is_reachable_by_typed_addresses() {
     assert!(broker.queue::<TellQueue>("t", queue_id).is_none(), "nobody waits at the queue");
     let mut readers = broker.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
     assert_eq!(next(&mut readers).await, "x");
-    let held = async {
-        loop {
-            let reading = match broker.queue::<TellQueue>("t", queue_id) {
-                Some(queue) => queue.send(TellQueue).await.unwrap(),
-                None => QueueReading { min_offset: 0, max_offset: 0, held: 0 },
-            };
-            if reading.held == 1 {
-                return reading;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let reading = timeout(LIMIT, held).await.expect("the next pull is held");
-    assert_eq!((reading.min_offset, reading.max_offset), (0, 1));
+    let held = QueueReading { min_offset: 0, max_offset: 1, held: 1 };
+    until("the next pull is held", async || match broker.queue::<TellQueue>("t", queue_id) {
+        Some(queue) => queue.send(TellQueue).await.unwrap() == held,
+        None => false,
+    })
+    .await;
     assert!(broker.queue::<TellQueue>("t", 99).is_none());
     let rates = broker.statistics::<TellRates>().send(TellRates).await.unwrap();
     assert_eq!(rates.now.puts, 1);

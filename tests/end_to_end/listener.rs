@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use troupemq::embedded::cast::TellRates;
 use troupemq::{Broker, Compression, Decision, Message, Outcome, PullRequest, Received};
 
-use crate::daemon::LIMIT;
+use crate::daemon::{LIMIT, until};
 
 /// A broker that lets messages come again soon.
 async fn start() -> Broker {
@@ -295,10 +295,5 @@ async fn nothing_runs_on_when_the_handles_are_gone() {
     assert!(tasks() > before);
     drop(far);
     drop(broker);
-    let gone = async {
-        while tasks() > before {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LIMIT, gone).await.expect("all tasks end");
+    until("all tasks end", async || tasks() <= before).await;
 }

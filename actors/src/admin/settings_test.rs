@@ -16,14 +16,12 @@ use troupemq_store::ManualClock;
 use crate::config::{NameServerPart, NodeClock, NodeConfig};
 use crate::node::{Node, NodeHandle};
 use crate::properties_text;
-use crate::testing::{Client, request, small_broker};
+use crate::testing::{Client, request, small_broker, start_broker_as};
 
 const NOW_MS: u64 = 1_795_000_000_000;
 
 fn broker(dir: &Path, max_message_size: i32) -> NodeHandle {
-    let mut config = small_broker(dir);
-    config.broker.as_mut().unwrap().config.max_message_size = max_message_size;
-    Node::start(config).unwrap()
+    start_broker_as(dir, |part| part.config.max_message_size = max_message_size)
 }
 
 fn change(node: &NodeHandle, text: &str) -> (i32, Option<String>) {

@@ -15,8 +15,7 @@ use troupemq_codec::{Command, Request, Text};
 
 use crate::golden::conversations;
 use crate::golden::replay::{Asked, Intended, Replay, asked, difference};
-use crate::node::Node;
-use crate::testing::{Client, request, small_broker};
+use crate::testing::{Client, request, start_broker_as};
 
 /// The requests that are asked.
 const ASKED: [i32; 7] = [
@@ -44,9 +43,7 @@ const DIFFERENCES: &[Intended] = &[
 #[test]
 fn every_recorded_question_about_topics_is_answered_as_java_answers_it() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.broker_cluster_name = "GoldCluster".to_owned();
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.broker_cluster_name = "GoldCluster".to_owned());
     let mut client = Client::of(&node);
     let mut replay = Replay::new(DIFFERENCES);
     for (name, frames) in conversations("broker") {

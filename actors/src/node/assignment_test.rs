@@ -13,7 +13,9 @@ use troupemq_codec::{Command, ResponseCode, Text};
 
 use crate::config::NameServerPart;
 use crate::node::{Node, NodeHandle};
-use crate::testing::{self, Client, member_data, request, small_broker, start_broker, topic_request};
+use crate::testing::{
+    self, Client, member_data, request, small_broker, start_broker, start_broker_as, topic_request,
+};
 
 const GROUP: &str = "Readers";
 
@@ -94,9 +96,7 @@ fn a_broker_divides_queues_among_the_members_of_a_group() {
 #[test]
 fn a_broker_that_shall_not_divide_queues_gives_all_to_everybody() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().expect("a small broker has one").config.server_load_balancer_enable = false;
-    let node = Node::start(config).expect("a small broker starts");
+    let node = start_broker_as(dir.path(), |part| part.config.server_load_balancer_enable = false);
     let mut client = Client::of(&node);
     make_topic(&mut client, "T", 3, 6);
     assert_eq!(ids(&mut client, &wish("a", "T")), Some(vec![0, 1, 2]), "a group without members too");

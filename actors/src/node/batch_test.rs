@@ -8,15 +8,16 @@ use troupemq_codec::message::batch::BatchItem;
 use troupemq_codec::message::{Message, PropertiesView, RecordView, properties, sys_flag};
 use troupemq_codec::request::{
     ConsumerSendMsgBack, ConsumerSendMsgBackHeader, GetMaxOffset, GetMaxOffsetHeader, GetMinOffset,
-    GetMinOffsetHeader, PULL_SUSPENDS, PullMessage, PullMessageHeader, PullMessageReplyHeader,
-    SendBatchMessage, SendMessageV2Header, UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
+    GetMinOffsetHeader, PullMessage, PullMessageHeader, PullMessageReplyHeader, SendBatchMessage,
+    SendMessageV2Header, UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
 };
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::testing::GoldenStore;
 
 use super::delivery_test::join;
-use crate::node::Node;
-use crate::testing::{Client, pull_header, request, send_request, small_broker, start_broker};
+use crate::testing::{
+    Client, held_pull_header, pull_header, request, send_request, start_broker, start_broker_as,
+};
 use crate::topic::counters::Key;
 
 const TOPIC: &str = "Batches";
@@ -128,9 +129,7 @@ fn a_batch_to_a_batch_queue_is_one_record_that_takes_an_offset_for_each_message(
 #[test]
 fn a_pull_takes_whole_batches_up_to_what_it_wishes_for() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.max_transfer_count_on_message_in_memory = 1024;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.max_transfer_count_on_message_in_memory = 1024);
     let mut client = Client::of(&node);
     make_topic(&mut client);
     (0..10).for_each(|_| assert_eq!(send(&mut client, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]).code, 0));
@@ -148,9 +147,7 @@ fn a_batch_is_handed_to_who_selects_by_tags_because_only_he_sees_them() {
     let node = start_broker(dir.path());
     let (mut producer, mut consumer) = (Client::of(&node), Client::of(&node));
     make_topic(&mut producer);
-    let header = pull_header(TOPIC, 0, 0, "T1");
-    let sys_flag = header.sys_flag | PULL_SUSPENDS;
-    consumer.send(request::<PullMessage>(&PullMessageHeader { sys_flag, ..header }));
+    consumer.send(request::<PullMessage>(&held_pull_header(TOPIC, 0, 0, "T1")));
     // Requests of a connection are served in their order: once this is answered the pull is held.
     assert_eq!(consumer.pull("Nowhere", 0, 0, "*").response_code(), ResponseCode::TOPIC_NOT_EXIST);
     send(&mut producer, &[1, 2, 3]);

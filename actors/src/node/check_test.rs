@@ -5,13 +5,39 @@
 
 use std::sync::Arc;
 
-use troupemq_codec::ResponseCode;
 use troupemq_codec::request::TRANSACTION_COMMIT;
+use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
 
-use super::delivery_test::{NOW_MS, count, start, stored, wait_for};
+use super::delivery_test::{NOW_MS, count, start};
 use super::transaction_test::{Question, beat, end, half, half_request, place, produce_for};
-use crate::testing::{Client, send_request};
+use crate::testing::{Client, send_request, stored, wait_for};
+
+/// A half message with a property of so many characters behind what it wishes.
+fn half_of_length(len: usize, wish: &str) -> Command {
+    half_request("Full", &format!("{wish}long\u{1}{}\u{2}", "v".repeat(len)))
+}
+
+/// The longest property that a half message may have.
+struct Longest {
+    len: usize,
+    /// The answer to it.
+    taken: Command,
+    /// What was said of the one that is longer by a character.
+    refusal: Option<Text>,
+}
+
+fn longest_that_fits(mut send: impl FnMut(usize) -> Command) -> Longest {
+    let mut refusal = None;
+    for len in (0..32_700).rev() {
+        let answer = send(len);
+        if answer.response_code() != ResponseCode::MESSAGE_ILLEGAL {
+            return Longest { len, taken: answer, refusal };
+        }
+        refusal = answer.remark;
+    }
+    panic!("no length fits: {refusal:?}")
+}
 
 /// 3.11 #106: the properties of one half message leave no room for the number of its checks.
 #[test]
@@ -20,12 +46,8 @@ fn a_half_message_that_cannot_count_its_checks_is_asked_about_and_holds_up_no_ot
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    let full = (0..32_700).rev().find_map(|len| {
-        let answer = client.call(half_request("Full", &format!("long\u{1}{}\u{2}", "v".repeat(len))));
-        let is_refused = answer.response_code() == ResponseCode::MESSAGE_ILLEGAL;
-        (!is_refused).then(|| place(&answer))
-    });
-    let full = full.expect("some length fits");
+    let full = longest_that_fits(|len| client.call(half_of_length(len, "")));
+    let full = place(&full.taken);
     half(&mut client, "Behind", "");
     let mut producer = produce_for(&node, "Payers");
     for times in ["1", "2"] {
@@ -50,20 +72,12 @@ fn a_half_message_with_a_level_or_a_time_leaves_its_commit_room_or_is_refused() 
         let clock = Arc::new(ManualClock::at(NOW_MS));
         let node = start(dir.path(), &clock);
         let mut client = Client::of(&node);
-        let request = |len: usize| half_request("Full", &format!("{wish}long\u{1}{}\u{2}", "v".repeat(len)));
-        let mut refusals = Vec::new();
-        let full = (0..32_700).rev().find(|len| {
-            let answer = client.call(request(*len));
-            let is_refused = answer.response_code() == ResponseCode::MESSAGE_ILLEGAL;
-            refusals.extend(answer.remark.filter(|_| is_refused));
-            !is_refused
-        });
-        let full = full.expect("some length fits");
+        let full = longest_that_fits(|len| client.call(half_of_length(len, wish)));
         let told = "its properties have 32735 bytes, 32767 are the most, and half of a transaction with a level or a \
                     time leaves 33 of them to its commit";
-        assert!(refusals.last().is_some_and(|remark| remark.ends_with(told)), "{:?}", refusals.last());
+        assert!(full.refusal.as_ref().is_some_and(|remark| remark.ends_with(told)), "{:?}", full.refusal);
         // Those that are a little shorter have room for the number of their checks, or for what the commit notes.
-        let rest = [10, 26, 40].map(|less| place(&client.call(request(full - less))));
+        let rest = [10, 26, 40].map(|less| place(&client.call(half_of_length(full.len - less, wish))));
         let mut producer = produce_for(&node, "Payers");
         clock.advance_ms(30_000);
         let asked: Vec<Question> = (0..4).map(|_| Question::wait(&mut producer)).collect();

@@ -14,9 +14,9 @@ use troupemq_codec::message::Message;
 use troupemq_codec::request::TRANSACTION_COMMIT;
 use troupemq_store::ManualClock;
 
-use super::delivery_test::{NOW_MS, count, start, stored, wait_for};
+use super::delivery_test::{NOW_MS, count, start};
 use super::transaction_test::{Question, end, half, produce_for};
-use crate::testing::Client;
+use crate::testing::{Client, stored, wait_for};
 
 const UNIT_BYTES: u64 = 20;
 

@@ -12,11 +12,9 @@ use troupemq_codec::request::{
 use troupemq_store::faults::{Op, hold_up};
 use troupemq_store::{FlushMode, ManualClock};
 
-use super::delivery_test::{NOW_MS, back, count, join, start, stored, wait_for};
+use super::delivery_test::{NOW_MS, back, count, join, start};
 use super::transaction_test::{GIVEN_UP, OPS, end, half, poll, produce_for};
-use crate::config::NodeClock;
-use crate::node::Node;
-use crate::testing::{Client, request, small_broker};
+use crate::testing::{Client, request, start_broker_at, stored, wait_for};
 
 /// 4.4: what cannot be delivered any more is passed over.
 #[test]
@@ -117,10 +115,7 @@ fn a_retry_waits_in_its_level_for_the_retry_topic() {
 fn what_leaves_a_level_while_the_disk_is_slow_comes_once() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(NOW_MS));
-    let mut config = small_broker(dir.path());
-    config.clock = NodeClock(clock.clone());
-    config.broker.as_mut().unwrap().store.flush = FlushMode::Sync;
-    let node = Node::start(config).expect("a small broker starts");
+    let node = start_broker_at(&clock, dir.path(), |part| part.store.flush = FlushMode::Sync);
     let mut client = Client::of(&node);
     stored(&client.produce("Late", 0, b"slow", "DELAY\u{1}1\u{2}"));
     let slow = hold_up(&dir.path().join("commitlog"), Op::Flush);

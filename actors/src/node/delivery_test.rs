@@ -9,44 +9,17 @@ use std::sync::Arc;
 use troupemq_codec::heartbeat_data::ConsumerData;
 use troupemq_codec::message::Message;
 use troupemq_codec::message::OffsetId;
-use troupemq_codec::request::{
-    ConsumerSendMsgBack, ConsumerSendMsgBackHeader, PULL_SUSPENDS, PullMessage, PullMessageHeader,
-    SendMessageReplyHeader,
-};
+use troupemq_codec::request::{ConsumerSendMsgBack, ConsumerSendMsgBackHeader};
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
 
-use crate::config::NodeClock;
-use crate::node::{Node, NodeHandle};
-use crate::testing::{self, Client, member_data, pull_header, request, send_request, small_broker};
+use crate::node::NodeHandle;
+use crate::testing::{self, Client, member_data, request, send_request, start_broker_at, stored, wait_for};
 
 pub(super) const NOW_MS: i64 = 1_795_000_000_000;
 
 pub(super) fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
-    start_with(dir, clock, true)
-}
-
-fn start_with(dir: &Path, clock: &Arc<ManualClock>, auto_groups: bool) -> NodeHandle {
-    let mut config = small_broker(dir);
-    config.clock = NodeClock(clock.clone());
-    if let Some(part) = &mut config.broker {
-        part.config.auto_create_subscription_group = auto_groups;
-    }
-    Node::start(config).expect("a small broker starts")
-}
-
-pub(super) fn stored(answer: &Command) -> SendMessageReplyHeader {
-    assert_eq!(answer.code, 0, "{answer:?}");
-    answer.header().expect("a stored message has the whole header")
-}
-
-/// The message at `offset`, as soon as it is there.
-pub(super) fn wait_for(client: &mut Client, topic: &str, queue_id: i32, offset: i64) -> Message {
-    let header = pull_header(topic, queue_id, offset, "*");
-    let header = PullMessageHeader { sys_flag: header.sys_flag | PULL_SUSPENDS, ..header };
-    let answer = client.call(request::<PullMessage>(&header));
-    assert_eq!(answer.code, 0, "{answer:?}");
-    Message::decode_all(answer.body).expect("whole records").remove(0)
+    start_broker_at(clock, dir, |_| {})
 }
 
 pub(super) fn count(client: &mut Client, topic: &str, queue_id: i32) -> usize {
@@ -206,7 +179,7 @@ fn a_send_to_a_retry_topic_beyond_its_limit_is_a_dead_letter() {
     assert_eq!(&wait_for(&mut client, "%RETRY%Group", 0, 0).body[..], b"again");
     node.stop_and_wait().expect("a clean stop");
     // 3.5 #43.
-    let node = start_with(dir.path(), &clock, false);
+    let node = start_broker_at(&clock, dir.path(), |part| part.config.auto_create_subscription_group = false);
     let mut unknown = retry("0", b"x");
     unknown.fields.set("b", "%RETRY%Nobody");
     let mut client = Client::of(&node);

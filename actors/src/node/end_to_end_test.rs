@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::batch::BatchItem;
 use troupemq_codec::message::{Message, NewRecord, OffsetId, PropertiesView};
 use troupemq_codec::request::{
-    PULL_SUSPENDS, PullMessage, PullMessageHeader, PullMessageReplyHeader, QueryMessage, QueryMessageHeader,
-    SendMessageReplyHeader, ViewMessageById, ViewMessageByIdHeader,
+    PullMessage, PullMessageHeader, PullMessageReplyHeader, QueryMessage, QueryMessageHeader,
+    ViewMessageById, ViewMessageByIdHeader,
 };
 use troupemq_codec::{Command, HeaderForm, ResponseCode};
 use troupemq_store::FlushMode;
@@ -17,12 +17,10 @@ use crate::cast::CAST;
 use crate::net::dialer::dial;
 use crate::node::{Node, NodeHandle};
 use crate::send::{Own, store};
-use crate::testing::{Client, pull_header, pull_request, request, send_request, small_broker, start_broker};
-
-pub(super) fn stored(answer: &Command) -> SendMessageReplyHeader {
-    assert_eq!(answer.code, 0, "{answer:?}");
-    answer.header().expect("a stored message has the whole header")
-}
+use crate::testing::{
+    Client, held_pull_header, pull_header, pull_request, request, send_request, small_broker, start_broker,
+    start_broker_as, stored,
+};
 
 pub(super) fn found(answer: &Command) -> (PullMessageReplyHeader, Vec<Message>) {
     let header = answer.header().expect("a pull has its offsets");
@@ -118,9 +116,7 @@ fn a_held_pull_is_woken_by_a_matching_message_only() {
     let node = start_broker(dir.path());
     let (mut producer, mut consumer) = (Client::of(&node), Client::of(&node));
     stored(&producer.produce("Held", 0, b"old", "TAGS\u{1}A\u{2}"));
-    let header = pull_header("Held", 0, 1, "B");
-    let header = PullMessageHeader { sys_flag: header.sys_flag | PULL_SUSPENDS, ..header };
-    let held = consumer.send(request::<PullMessage>(&header));
+    let held = consumer.send(request::<PullMessage>(&held_pull_header("Held", 0, 1, "B")));
     // Another request of the same connection is served while the pull is held.
     refused(&consumer.call(pull_request("Nowhere", 0, 0, "*")), ResponseCode::TOPIC_NOT_EXIST, "Nowhere");
     stored(&producer.produce("Held", 0, b"other", "TAGS\u{1}A\u{2}"));
@@ -138,9 +134,8 @@ fn a_held_pull_is_answered_at_its_deadline() {
     let node = start_broker(dir.path());
     let (mut producer, mut consumer) = (Client::of(&node), Client::of(&node));
     stored(&producer.produce("Quiet", 0, b"old", ""));
-    let header = pull_header("Quiet", 0, 1, "B");
-    let sys_flag = header.sys_flag | PULL_SUSPENDS;
-    let header = PullMessageHeader { sys_flag, suspend_timeout_ms: 60, ..header };
+    let header = held_pull_header("Quiet", 0, 1, "B");
+    let header = PullMessageHeader { suspend_timeout_ms: 60, ..header };
     let answer = consumer.call(request::<PullMessage>(&header));
     assert_eq!((answer.code, answer.remark.as_deref()), (19, Some("OFFSET_OVERFLOW_ONE")));
     consumer.send(request::<PullMessage>(&PullMessageHeader { suspend_timeout_ms: 1500, ..header }));
@@ -251,9 +246,7 @@ fn found_messages(answer: &Command) -> Vec<Message> {
 #[test]
 fn sends_that_may_not_be_are_refused_with_rocketmqs_codes() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.max_message_size = 65_536;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.max_message_size = 65_536);
     let mut client = Client::of(&node);
     stored(&client.produce("Good", 0, b"x", ""));
     let large = "v".repeat(32_768);
@@ -382,9 +375,7 @@ fn a_killed_nodes_store_keeps_what_was_acknowledged() {
 #[test]
 fn the_checkpoint_is_saved_while_the_log_grows() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().store.flush = FlushMode::Sync;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.store.flush = FlushMode::Sync);
     let mut client = Client::of(&node);
     let read = || std::fs::read(dir.path().join("checkpoint")).unwrap_or_default();
     let before = read();
@@ -411,11 +402,7 @@ fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
 /// A node that has just started with 24 messages of 1 MB, whose number is every byte of the body; unless the file
 /// system keeps everything in memory, those in the midst of the first segment are on the disk alone.
 pub(super) fn with_cold_log(dir: &std::path::Path) -> NodeHandle {
-    let start = || {
-        let mut config = small_broker(dir);
-        config.broker.as_mut().unwrap().store.log_segment_bytes = 20 << 20;
-        Node::start(config).unwrap()
-    };
+    let start = || start_broker_as(dir, |part| part.store.log_segment_bytes = 20 << 20);
     let node = start();
     let mut client = Client::of(&node);
     // Two segments: a start looks at the last one and at the head of the first.
@@ -508,9 +495,7 @@ fn what_the_broker_stores_itself_wakes_a_held_pull() {
     let mut client = Client::of(&node);
     let broker = node.broker().unwrap().clone();
     stored(&client.produce("Own", 0, b"first", ""));
-    let header = pull_header("Own", 0, 1, "*");
-    let sys_flag = header.sys_flag | PULL_SUSPENDS;
-    client.send(request::<PullMessage>(&PullMessageHeader { sys_flag, ..header }));
+    client.send(request::<PullMessage>(&held_pull_header("Own", 0, 1, "*")));
     refused(&client.call(pull_request("Nowhere", 0, 0, "*")), ResponseCode::TOPIC_NOT_EXIST, "Nowhere");
     let record = |topic, queue_id| NewRecord {
         topic,
@@ -543,9 +528,7 @@ fn what_the_broker_stores_itself_wakes_a_held_pull() {
 #[test]
 fn in_sync_mode_an_answer_waits_for_the_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().store.flush = FlushMode::Sync;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.store.flush = FlushMode::Sync);
     let broker = node.broker().unwrap().clone();
     let mut clients = [Client::of(&node), Client::of(&node)];
     for at in 0..20_u8 {

@@ -15,16 +15,15 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::testing::GoldenStore;
 
-use crate::node::{Node, NodeError, NodeHandle};
-use crate::testing::{Client, pull_header, request, small_broker, start_broker};
+use crate::node::{NodeError, NodeHandle};
+use crate::testing::{Client, pull_header, request, start_broker, start_broker_as};
 
 /// A broker that notes what matches which filter.
 fn noting_broker(dir: &std::path::Path) -> NodeHandle {
-    let mut config = small_broker(dir);
-    let part = config.broker.as_mut().unwrap();
-    part.config.enable_calc_filter_bit_map = true;
-    part.store.queue_extension_enabled = true;
-    Node::start(config).unwrap()
+    start_broker_as(dir, |part| {
+        part.config.enable_calc_filter_bit_map = true;
+        part.store.queue_extension_enabled = true;
+    })
 }
 
 fn subscription(topic: &str, expression: &str) -> SubscriptionData {
@@ -234,9 +233,7 @@ fn a_held_pull_sleeps_on_through_what_its_sql_does_not_select() {
 #[test]
 fn a_broker_that_does_not_filter_by_properties_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.enable_property_filter = false;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.enable_property_filter = false);
     let mut client = Client::of(&node);
     produce(&mut client, 1);
     let refused = check(&mut client, subscription("Sql", "price > 6"));

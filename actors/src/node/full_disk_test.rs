@@ -15,9 +15,9 @@ use troupemq_store::faults::{Op, arm, pretend_disk};
 use troupemq_store::retention::DiskUse;
 use troupemq_store::{Clock, ManualClock, StoreConfig, SystemClock};
 
-use crate::config::NodeClock;
-use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, request, small_broker};
+use crate::config::BrokerPart;
+use crate::node::NodeHandle;
+use crate::testing::{Client, request, start_broker_at, until};
 
 const ENOSPC: i32 = 28;
 const GIB: u64 = 1 << 30;
@@ -26,15 +26,13 @@ const PLENTY: DiskUse = DiskUse { free_bytes: 100 * GIB, used_percent: 50 };
 
 /// A broker with the limits of a production system, some days later than its files say.
 fn start(dir: &Path, change: impl FnOnce(&mut StoreConfig)) -> NodeHandle {
-    let mut config = small_broker(dir);
-    let four_days_later = SystemClock::new().now_ms() + 96 * 3_600_000;
-    config.clock = NodeClock(Arc::new(ManualClock::at(four_days_later)));
-    let store = &mut config.broker.as_mut().unwrap().store;
-    (store.log_segment_bytes, store.recycled_max) = (64 << 10, 0);
-    (store.disk_free_floor_bytes, store.disk_full_percent) = (5 * GIB, 90);
-    store.delete_when = String::new();
-    change(store);
-    Node::start(config).unwrap()
+    let four_days_later = ManualClock::at(SystemClock::new().now_ms() + 96 * 3_600_000);
+    start_broker_at(&Arc::new(four_days_later), dir, |BrokerPart { store, .. }| {
+        (store.log_segment_bytes, store.recycled_max) = (64 << 10, 0);
+        (store.disk_free_floor_bytes, store.disk_full_percent) = (5 * GIB, 90);
+        store.delete_when = String::new();
+        change(store);
+    })
 }
 
 /// Has the thread that deletes look at everything.
@@ -84,11 +82,7 @@ fn fill(client: &mut Client) -> usize {
 
 /// A lack ends by itself: nobody asks the node to look.
 fn until_taken(client: &mut Client) {
-    let clock = SystemClock::new();
-    while client.produce("Full", 0, b"again", "").code != 0 {
-        assert!(clock.nanos() < 45_000_000_000, "there is room, and writes are refused");
-        std::thread::yield_now();
-    }
+    until("there is room, and writes are taken", || client.produce("Full", 0, b"again", "").code == 0);
 }
 
 #[test]
@@ -170,11 +164,7 @@ fn expired_messages_go_at_their_hour_and_stay_at_any_other() {
     assert_eq!((broker.log.min_offset(), bodies(&mut client, "Old").len()), (0, sent));
     let hours: Vec<String> = (0..24).map(|hour| hour.to_string()).collect();
     change(&mut client, &format!("deleteWhen={}", hours.join(";")));
-    let clock = SystemClock::new();
-    while broker.log.min_offset() == 0 {
-        assert!(clock.nanos() < 45_000_000_000, "the hour has come, and nothing goes");
-        std::thread::yield_now();
-    }
+    until("the hour has come, and the oldest go", || broker.log.min_offset() > 0);
     let left = bodies(&mut client, "Old");
     assert!((1..sent).contains(&left.len()), "{} are left", left.len());
     assert_eq!(left.last(), Some(&vec![59; 5_000]), "the oldest go");

@@ -6,24 +6,13 @@
 use bytes::BytesMut;
 use troupemq_codec::request::{QueryMessage, QueryMessageHeader};
 use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::testing::Random;
 
 use crate::net::LinkId;
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, pull_request, request, send_request, small_broker, start_broker};
-
-/// A small generator of numbers, the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, max: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % max
-    }
-
-    fn byte(&mut self) -> u8 {
-        u8::try_from(self.below(256)).unwrap()
-    }
-}
+use crate::testing::{
+    Client, pull_request, request, send_request, small_broker, start_broker, start_broker_as, until,
+};
 
 fn assert_healthy(node: &NodeHandle, seed: u64) {
     let answer = Client::of(node).produce("Healthy", 0, b"x", "");
@@ -37,7 +26,7 @@ fn mutated_frames_never_bring_a_node_down() {
     let node = start_broker(dir.path());
     assert_healthy(&node, 0);
     for seed in 1..200 {
-        let mut random = Random(seed);
+        let mut random = Random::seeded(seed);
         let mut bytes = BytesMut::new();
         send_request("Healthy", 0, &[1; 100], "KEYS\u{1}k\u{2}").encode(&mut bytes);
         pull_request("Healthy", 0, 0, "A || B").encode(&mut bytes);
@@ -60,7 +49,7 @@ fn random_bytes_never_bring_a_node_down() {
     let dir = tempfile::tempdir().unwrap();
     let node = start_broker(dir.path());
     for seed in 1..100 {
-        let mut random = Random(seed);
+        let mut random = Random::seeded(seed);
         // A length that may be true makes the rest look like a frame.
         let mut bytes = vec![0, 0, 0, random.byte(), random.byte() & 1, 0, 0, random.byte()];
         bytes.extend((0..random.below(600)).map(|_| random.byte()));
@@ -178,10 +167,8 @@ fn a_segment_that_is_late_holds_batches_back_and_refuses_none() {
     const SENDERS: usize = 4;
     const SENDS: usize = 300;
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
     // Every dozen of messages needs a new segment, which takes the disk longer than the messages take to come.
-    config.broker.as_mut().unwrap().store.log_segment_bytes = 64 << 10;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.store.log_segment_bytes = 64 << 10);
     assert_eq!(Client::of(&node).produce("Late", 0, b"first", "").code, 0);
     let senders: Vec<_> = (0..SENDERS)
         .map(|_| {
@@ -213,23 +200,17 @@ fn a_frame_that_waits_for_bytes_of_the_purse_ends_with_its_connection_and_goes_o
     let all = broker.credits.take(broker.credits.limit_bytes()).expect("nothing is in flight");
     let mut ended = Client::of(&node);
     ended.write(&large[..front]);
-    while broker.credits.waiting() < 1 {
-        std::thread::yield_now();
-    }
+    until("the frame waits for bytes", || broker.credits.waiting() == 1);
     (0..10).filter_map(|id| broker.directory.link(LinkId(id))).for_each(|link| link.close());
     assert!(ended.receive().is_none(), "it does not wait for the bytes");
     let mut patient = Client::of(&node);
     patient.write(&large[..front]);
-    while broker.credits.waiting() < 1 {
-        std::thread::yield_now();
-    }
+    until("the frame waits for bytes", || broker.credits.waiting() == 1);
     drop(all);
     patient.write(&large[front..]);
     assert_eq!(patient.receive().expect("it is read on").code, 0);
     // The session gives its bytes back behind the answer.
-    while broker.credits.used_bytes() > 0 {
-        std::thread::yield_now();
-    }
+    until("all bytes are given back", || broker.credits.used_bytes() == 0);
     assert_eq!(broker.credits.waiting(), 0);
 }
 

@@ -9,18 +9,19 @@ use troupemq_codec::message::{Message, properties};
 use troupemq_codec::request::*;
 use troupemq_codec::{Command, ResponseCode, Text};
 
-use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, pull_header, request, send_request, small_broker, start_broker};
+use crate::node::NodeHandle;
+use crate::testing::{
+    Client, held_pull_header, pull_header, request, send_request, start_broker, start_broker_as,
+};
 
 fn start(dir: &Path, light_queues_max: u32) -> NodeHandle {
-    let mut config = small_broker(dir);
-    let part = config.broker.as_mut().expect("a small broker has one");
-    part.store.light_queues_enabled = true;
-    part.store.multi_dispatch_enabled = true;
-    part.store.light_queues_max = light_queues_max;
-    part.config.auto_create_subscription_group = false;
-    part.config.transaction_time_out = 60_000;
-    Node::start(config).expect("a small broker starts")
+    start_broker_as(dir, |part| {
+        part.store.light_queues_enabled = true;
+        part.store.multi_dispatch_enabled = true;
+        part.store.light_queues_max = light_queues_max;
+        part.config.auto_create_subscription_group = false;
+        part.config.transaction_time_out = 60_000;
+    })
 }
 
 fn names(list: &str) -> String {
@@ -76,9 +77,8 @@ fn a_pull_held_at_a_light_queue_is_woken_by_a_message_that_names_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let node = start(dir.path(), 100);
     let (mut reader, mut writer) = (Client::of(&node), Client::of(&node));
-    let header = pull_header("%LMQ%a", 0, 0, "*");
-    let sys_flag = header.sys_flag | PULL_SUSPENDS;
-    let header = PullMessageHeader { sys_flag, group: Text::from("%LMQ%g"), ..header };
+    let header = held_pull_header("%LMQ%a", 0, 0, "*");
+    let header = PullMessageHeader { group: Text::from("%LMQ%g"), ..header };
     let opaque = reader.send(request::<PullMessage>(&header));
     assert_eq!(writer.produce("T", 2, b"other", &names("%LMQ%b")).code, 0);
     assert_eq!(writer.produce("T", 2, b"wakes", &names("%LMQ%b,%LMQ%a")).code, 0);

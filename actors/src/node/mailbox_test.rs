@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
+use actix::prelude::SendError;
 use actix::{Actor, Addr, Handler, Message};
 use troupemq_codec::message::NewRecord;
 use troupemq_codec::{ResponseCode, Text};
@@ -123,7 +124,8 @@ fn batches_that_wait_for_a_segment_are_bounded_and_given_up_with_the_cause_when_
         let (append, done) = one(broker, "Late");
         match broker.commit_log.try_send(append) {
             Ok(()) => waiting.push(done),
-            Err(_full) => std::thread::yield_now(),
+            Err(SendError::Full(_)) => std::thread::yield_now(),
+            Err(SendError::Closed(_)) => panic!("the log ends when the node does"),
         }
     }
     let last = outcomes(vec![waiting.pop().expect("many")]);
@@ -135,7 +137,7 @@ fn batches_that_wait_for_a_segment_are_bounded_and_given_up_with_the_cause_when_
     clock.advance_ms(5_000);
     let outcomes = outcomes(waiting);
     let count = |text: &str| outcomes.iter().filter(|outcome| why(outcome).ends_with(text)).count();
-    assert_eq!(count("the next segment of the log is not ready after 5 s"), HELD_MAX);
+    assert_eq!(count("the next segment of the log is not ready after 5s"), HELD_MAX);
     let others = count("Stored") + count("is not ready, and 65536 batches wait");
     assert_eq!((others, outcomes.len()), (1_999, HELD_MAX + 1_999));
     drop(late);

@@ -18,10 +18,10 @@ use troupemq_codec::message::{Message, OffsetId};
 use troupemq_codec::request::*;
 use troupemq_store::ManualClock;
 
-use super::delivery_test::{NOW_MS, stored};
+use super::delivery_test::NOW_MS;
 use super::transaction_test::{Question, beat, produce_for, start_as};
 use crate::node::NodeHandle;
-use crate::testing::{Client, request, seeds, send_request};
+use crate::testing::{Client, request, seeds, send_request, stored, until};
 
 const RETRY: &str = "%RETRY%Group";
 const DEAD: &str = "%DLQ%Group";
@@ -270,23 +270,24 @@ impl History {
 
     /// Waits until every retry that is due has come, and consumes them.
     fn wait_for_retries(&mut self) {
-        loop {
-            for message in self.pull(1) {
-                let id = self.id_of(&message, message.reconsume_times);
-                let (times, fate) = (message.reconsume_times, &self.fates[&id]);
-                let now_ms = self.now_ms();
-                let is_due =
-                    matches!(fate, Fate::Waits { due_ms, times: due } if *due == times && *due_ms <= now_ms);
-                assert!(is_due, "seed {}: {id} came for the {times}. time, but is {fate:?}", self.seed);
-                self.fates.insert(id, Fate::Again { times });
-                self.finish_or_fail(id, &message);
-            }
+        until(&format!("seed {}: every retry that is due comes", self.seed), || {
+            self.take_retries();
             let now_ms = self.now_ms();
             let is_due = |fate: &Fate| matches!(fate, Fate::Waits { due_ms, .. } if *due_ms <= now_ms);
-            if !self.fates.values().any(is_due) {
-                return;
-            }
-            std::thread::yield_now();
+            !self.fates.values().any(is_due)
+        });
+    }
+
+    fn take_retries(&mut self) {
+        for message in self.pull(1) {
+            let id = self.id_of(&message, message.reconsume_times);
+            let (times, fate) = (message.reconsume_times, &self.fates[&id]);
+            let now_ms = self.now_ms();
+            let is_due =
+                matches!(fate, Fate::Waits { due_ms, times: due } if *due == times && *due_ms <= now_ms);
+            assert!(is_due, "seed {}: {id} came for the {times}. time, but is {fate:?}", self.seed);
+            self.fates.insert(id, Fate::Again { times });
+            self.finish_or_fail(id, &message);
         }
     }
 

@@ -20,6 +20,7 @@ use serde_json::Value;
 use troupemq_codec::base64;
 use troupemq_codec::frame::take_frame;
 use troupemq_codec::{Command, ResponseCode};
+use troupemq_store::testing::Random;
 use troupemq_store::{Clock, SystemClock};
 
 use crate::config::NameServerPart;
@@ -44,23 +45,6 @@ fn own_bytes() -> Option<u64> {
     let mut pages = text.split(' ').skip(1).map_while(|pages| pages.parse::<u64>().ok());
     let (resident, shared) = (pages.next()?, pages.next()?);
     Some(resident.saturating_sub(shared) * 4096)
-}
-
-/// Numbers that look random and come again with their seed (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed ^= mixed >> 27;
-        usize::try_from(mixed >> 33).unwrap() % sides.max(1)
-    }
-
-    fn byte(&mut self) -> u8 {
-        u8::try_from(self.roll(256)).unwrap()
-    }
 }
 
 /// One request of each code and form that Java clients and tools sent, length word included.
@@ -91,32 +75,32 @@ fn requests() -> Vec<Vec<u8>> {
 
 /// A frame that was damaged in one to four places, and whether its length is true. Most keep a true length, or
 /// nothing behind it would be read; many a header of the right length, or few would get past the header's end.
-fn damaged(frame: &[u8], dice: &mut Dice) -> (Vec<u8>, bool) {
+fn damaged(frame: &[u8], random: &mut Random) -> (Vec<u8>, bool) {
     let mut bytes = frame.to_vec();
     let header = usize::try_from(u32::from_be_bytes(frame[4..8].try_into().unwrap()) & 0x00ff_ffff).unwrap();
     let body = frame.len() - 8 - header;
-    for _ in 0..=dice.roll(4) {
-        let at = 4 + dice.roll(bytes.len() - 4);
+    for _ in 0..=random.below(4) {
+        let at = 4 + random.below((bytes.len() - 4).max(1));
         let Some(byte) = bytes.get_mut(at) else { break };
-        match dice.roll(6) {
-            0 => *byte = dice.byte(),
-            1 => *byte ^= 1 << dice.roll(8),
+        match random.below(6) {
+            0 => *byte = random.byte(),
+            1 => *byte ^= 1 << random.below(8),
             2 => bytes.truncate(at.max(8)),
-            3 => bytes.insert(at, b"{}[]\",:\\u0-9"[dice.roll(12)]),
+            3 => bytes.insert(at, b"{}[]\",:\\u0-9"[random.below(12)]),
             4 => drop(bytes.remove(at)),
             _ => {
-                let from = dice.roll(bytes.len());
-                let piece: Vec<u8> = bytes[from..].iter().take(1 + dice.roll(16)).copied().collect();
+                let from = random.below(bytes.len());
+                let piece: Vec<u8> = bytes[from..].iter().take(1 + random.below(16)).copied().collect();
                 bytes.splice(at..at, piece);
             }
         }
     }
-    if dice.roll(4) > 0 && bytes.len() > 8 + body {
+    if random.below(4) > 0 && bytes.len() > 8 + body {
         let fitting = u32::try_from(bytes.len() - 8 - body).unwrap().to_be_bytes();
         bytes[5..8].copy_from_slice(&fitting[1..]);
     }
     let length = u32::try_from(bytes.len() - 4).unwrap().to_be_bytes();
-    if dice.roll(50) > 0 {
+    if random.below(50) > 0 {
         bytes[..4].copy_from_slice(&length);
     }
     let is_true = bytes[..4] == length;
@@ -221,12 +205,12 @@ fn a_hundred_thousand_damaged_frames_leave_a_node_that_serves() {
     let senders = (0..SENDERS as u64).map(|number| {
         let requests = Arc::clone(&requests);
         std::thread::spawn(move || {
-            let mut dice = Dice(seed + number);
+            let mut random = Random::seeded(seed + number);
             let mut peers = targets.map(Peer::new);
             let mut answered = 0;
             for _ in 0..FRAMES / SENDERS {
-                let (bytes, has_true_length) = damaged(&requests[dice.roll(requests.len())], &mut dice);
-                let peer = &mut peers[usize::from(dice.roll(4) == 0)];
+                let (bytes, has_true_length) = damaged(&requests[random.below(requests.len())], &mut random);
+                let peer = &mut peers[usize::from(random.below(4) == 0)];
                 answered += usize::from(peer.send(bytes, has_true_length));
             }
             answered

@@ -17,9 +17,9 @@ use troupemq_codec::request::{
 };
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 
-use crate::node::{Node, NodeHandle};
+use crate::node::NodeHandle;
 use crate::testing::{
-    Client, beat_request, member_data, pull_header, reader_of, request, small_broker, start_broker,
+    Client, beat_request, member_data, pull_header, reader_of, request, start_broker, start_broker_as,
 };
 
 const GROUP: &str = "readers";
@@ -325,9 +325,7 @@ fn a_reset_that_nobody_takes_is_asked_for_by_the_pulls_of_its_group_and_topic_al
 #[test]
 fn without_resets_of_its_own_the_broker_tells_the_clients_and_lets_them_commit() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.use_server_side_reset_offset = false;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.use_server_side_reset_offset = false);
     let (mut member, mut tool) = (Client::of(&node), Client::of(&node));
     (0..10).for_each(|number| assert_eq!(member.produce("T", 0, &[number], "").code, 0));
     let offline = reset(&mut tool, |_| {});
@@ -412,9 +410,7 @@ fn pull_with_commit(client: &mut Client, (group, queue_id): (&str, i32), commit_
 #[test]
 fn a_commit_of_a_pull_that_finds_the_table_full_is_told_with_the_limit_and_counted() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.consumer_offsets_max = 1;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.consumer_offsets_max = 1);
     let mut client = Client::of(&node);
     (0..2).for_each(|queue_id| assert_eq!(client.produce("T", queue_id, b"x", "").code, 0));
     assert_eq!(pull_with_commit(&mut client, ("TOOLS_CONSUMER", 0), 1), "FOUND");

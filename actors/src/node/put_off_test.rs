@@ -11,8 +11,8 @@ use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{DeleteExpiredCommitlog, GetTimerMetrics, TimerMetrics, UpdateBrokerConfig};
 use troupemq_store::ManualClock;
 
-use super::delivery_test::{NOW_MS, count, start, stored, wait_for};
-use crate::testing::{Client, request};
+use super::delivery_test::{NOW_MS, count, start};
+use crate::testing::{Client, publish, request, stored, until, wait_for};
 
 /// Has the broker keep so many bytes free, and waits until it judges by that: more than there are fill the disk.
 pub(super) fn keep_free(client: &mut Client, bytes: u64) {
@@ -21,9 +21,7 @@ pub(super) fn keep_free(client: &mut Client, bytes: u64) {
     assert_eq!(client.call(change).code, 0);
     assert_eq!(client.call(request::<DeleteExpiredCommitlog>(&Default::default())).code, 0);
     let wanted = if bytes == 0 { ResponseCode::SUCCESS } else { ResponseCode::SERVICE_NOT_AVAILABLE };
-    while client.produce("Other", 0, b"x", "").response_code() != wanted {
-        std::thread::yield_now();
-    }
+    until("the broker judges by that", || client.produce("Other", 0, b"x", "").response_code() == wanted);
 }
 
 /// Sends messages that wait, lets their time come while nothing can be stored, and then makes room.
@@ -34,16 +32,11 @@ fn deliver_late(dir: &Path, wait: &str, is_entered: impl Fn(&mut Client) -> bool
     for at in 0..40_u8 {
         stored(&client.produce("Late", 0, &[at], &format!("{wait}UNIQ_KEY\u{1}U{at}\u{2}")));
     }
-    while !is_entered(&mut client) {
-        std::thread::yield_now();
-    }
+    until("all wait", || is_entered(&mut client));
     keep_free(&mut client, u64::MAX >> 1);
     clock.advance_ms(5000);
     let put_off = || node.broker().unwrap().stats.read().put_off;
-    // Twice all of them at the least.
-    while put_off() < 80 {
-        std::thread::yield_now();
-    }
+    until("each was put off twice", || put_off() >= 80);
     assert_eq!(count(&mut client, "Late", 0), 0);
     keep_free(&mut client, 0);
     let come: Vec<u8> = (0..40).map(|at| wait_for(&mut client, "Late", 0, at).body[0]).collect();
@@ -51,8 +44,7 @@ fn deliver_late(dir: &Path, wait: &str, is_entered: impl Fn(&mut Client) -> bool
     node.stop_and_wait().expect("a clean stop");
     let node = start(dir, &clock);
     let mut client = Client::of(&node);
-    stored(&client.produce("Late", 0, b"last", ""));
-    assert_eq!(&wait_for(&mut client, "Late", 0, 40).body[..], b"last", "and each once");
+    assert_eq!(publish(&mut client, "Late", b"last").queue_offset, 40, "and each once");
     node.stop_and_wait().expect("a clean stop");
 }
 

@@ -13,9 +13,11 @@ use troupemq_codec::request::*;
 use troupemq_codec::topic::MessageQueue;
 use troupemq_store::ManualClock;
 
-use super::delivery_test::{NOW_MS, back, count, join, start, stored, wait_for};
+use super::delivery_test::{NOW_MS, back, count, join, start};
 use crate::node::NodeHandle;
-use crate::testing::{self, Client, member_data, reader_of, request, send_request, topic_request};
+use crate::testing::{
+    self, Client, member_data, publish, reader_of, request, send_request, stored, topic_request, wait_for,
+};
 
 const RETRY: &str = "%RETRY%Group";
 const DEAD: &str = "%DLQ%Group";
@@ -43,8 +45,7 @@ fn the_limit_of_a_client_comes_before_that_of_its_group() {
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
     put_group(&mut client, 1, 1);
-    stored(&client.produce("Work", 0, b"m", ""));
-    let first = wait_for(&mut client, "Work", 0, 0);
+    let first = publish(&mut client, "Work", b"m");
     assert_eq!(client.call(back(&first, 0, (Some(0), NEW))).code, 0);
     assert_eq!(wait_for(&mut client, DEAD, 0, 0).reconsume_times, 1);
     // By the group's limit there is one retry, and no second.
@@ -72,8 +73,7 @@ fn a_message_is_sent_back_with_a_level() {
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    stored(&client.produce("Work", 0, b"m", ""));
-    let first = wait_for(&mut client, "Work", 0, 0);
+    let first = publish(&mut client, "Work", b"m");
     let levels = [(1, 1000), (2, 5000), (5, 60_000), (18, 7_200_000), (i32::MAX, 7_200_000)];
     for (expected, (level, delay_ms)) in levels.into_iter().enumerate() {
         assert_eq!(client.call(back(&first, level, (None, NEW))).code, 0, "{level}");
@@ -181,8 +181,7 @@ fn a_group_without_retry_queues_drops_what_is_sent_back() {
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
     put_group(&mut client, 16, 0);
-    stored(&client.produce("Work", 0, b"m", ""));
-    let first = wait_for(&mut client, "Work", 0, 0);
+    let first = publish(&mut client, "Work", b"m");
     for level in [0, -1] {
         assert_eq!(client.call(back(&first, level, (None, NEW))).code, 0);
     }
@@ -202,8 +201,7 @@ fn the_retry_topic_is_there_after_the_first_heartbeat_and_read_from_its_begin() 
     let config = node.broker().unwrap().directory.topic(RETRY).expect("it was made").config.clone();
     assert_eq!((config.read_queue_nums, config.write_queue_nums, config.perm), (1, 1, 6));
     // One that is sent back before the group asks where to begin is not passed over.
-    stored(&client.produce("Work", 0, b"m", ""));
-    let first = wait_for(&mut client, "Work", 0, 0);
+    let first = publish(&mut client, "Work", b"m");
     assert_eq!(client.call(back(&first, 1, (None, NEW))).code, 0);
     clock.advance_ms(1000);
     wait_for(&mut client, RETRY, 0, 0);
@@ -253,8 +251,7 @@ fn a_message_that_waits_cannot_be_sent_back() {
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    stored(&client.produce("Work", 0, b"m", ""));
-    let first = wait_for(&mut client, "Work", 0, 0);
+    let first = publish(&mut client, "Work", b"m");
     let half = "TRAN_MSG\u{1}true\u{2}PGROUP\u{1}Payers\u{2}UNIQ_KEY\u{1}U\u{2}";
     for (topic, properties) in
         [("SCHEDULE_TOPIC_XXXX", "DELAY\u{1}5\u{2}"), ("RMQ_SYS_TRANS_HALF_TOPIC", half)]
@@ -309,9 +306,8 @@ fn a_group_that_asks_for_more_retry_queues_later_gets_every_retry() {
     put_group(&mut client, 16, 1);
     let _member = join(&node, "Group");
     put_group(&mut client, 16, 3);
-    for at in 0..9_i64 {
-        stored(&client.produce("Work", 0, &b"longer and longer"[..usize::try_from(at).unwrap() + 1], ""));
-        let message = wait_for(&mut client, "Work", 0, at);
+    for at in 1..=9 {
+        let message = publish(&mut client, "Work", &b"longer and longer"[..at]);
         assert_eq!(client.call(back(&message, 1, (None, NEW))).code, 0);
     }
     clock.advance_ms(1000);

@@ -10,9 +10,9 @@ use troupemq_codec::ResponseCode;
 use troupemq_codec::message::Message;
 use troupemq_store::ManualClock;
 
-use super::delivery_test::{NOW_MS, back, count, start, stored, wait_for};
+use super::delivery_test::{NOW_MS, back, count, start};
 use super::put_off_test::keep_free;
-use crate::testing::Client;
+use crate::testing::{Client, publish, wait_for};
 
 const RETRY: &str = "%RETRY%Group";
 const DEAD: &str = "%DLQ%Group";
@@ -41,12 +41,8 @@ fn what_is_sent_back_together_comes_again_in_its_order_and_what_cannot_be_holds_
     let mut client = Client::of(&node);
     // No member has made the group's topics: the first messages wait for that, and the others come meanwhile.
     let count_of = 600_u16;
-    let mut messages: Vec<Message> = (0..count_of)
-        .map(|at| {
-            stored(&client.produce("Work", 0, &at.to_be_bytes(), ""));
-            wait_for(&mut client, "Work", 0, i64::from(at))
-        })
-        .collect();
+    let mut messages: Vec<Message> =
+        (0..count_of).map(|at| publish(&mut client, "Work", &at.to_be_bytes())).collect();
     let nowhere = |log_offset| Message { log_offset, ..messages[0].clone() };
     let (none, negative) = (nowhere(messages[5].log_offset + 1), nowhere(-7));
     messages.insert(300, none.clone());
@@ -83,12 +79,7 @@ fn what_is_sent_back_while_the_disk_is_full_is_refused_with_the_cause_and_taken_
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    let messages: Vec<Message> = (0..20_u8)
-        .map(|at| {
-            stored(&client.produce("Work", 0, &[at], ""));
-            wait_for(&mut client, "Work", 0, i64::from(at))
-        })
-        .collect();
+    let messages: Vec<Message> = (0..20_u8).map(|at| publish(&mut client, "Work", &[at])).collect();
     keep_free(&mut client, u64::MAX >> 1);
     for (code, remark) in all_back(&mut client, &messages, -1) {
         assert_eq!(code, ResponseCode::SERVICE_NOT_AVAILABLE);

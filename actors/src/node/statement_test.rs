@@ -13,11 +13,11 @@ use troupemq_codec::request::*;
 use troupemq_codec::{Command, Text};
 use troupemq_store::ManualClock;
 
-use crate::config::{BrokerConfig, NodeClock};
+use crate::config::{BrokerConfig, BrokerPart, NodeClock};
 use crate::node::{Node, NodeHandle};
 use crate::testing::{
-    Client, beat_request, member_data, pull_header, pull_request, reader_of, request, send_request,
-    small_broker, start_broker, topic_request,
+    Client, beat_request, held_pull_header, member_data, pull_header, pull_request, reader_of, request,
+    send_request, small_broker, start_broker, start_broker_as, topic_request,
 };
 
 /// What a row expects: the code, a part of the remark, and what was not as expected goes here.
@@ -40,9 +40,7 @@ impl Rows {
 
 /// A broker that makes no groups by itself, with the topic `T` of some messages and the group `G`.
 fn prepared(dir: &std::path::Path) -> (NodeHandle, Client) {
-    let mut config = small_broker(dir);
-    config.broker.as_mut().unwrap().config.auto_create_subscription_group = false;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir, |part| part.config.auto_create_subscription_group = false);
     let mut client = Client::of(&node);
     assert_eq!(client.produce("T", 0, b"x", "").code, 0);
     save_group(&mut client, "G", |_| {});
@@ -326,9 +324,7 @@ fn settings_that_close_a_way_close_it_with_rocketmqs_codes() {
         let node = start_broker(dir.path());
         assert_eq!(Client::of(&node).produce("T", 0, b"x", "").code, 0);
         node.stop_and_wait().expect("a clean stop");
-        let mut config = small_broker(dir.path());
-        change(&mut config.broker.as_mut().unwrap().config);
-        let node = Node::start(config).unwrap();
+        let node = start_broker_as(dir.path(), |part| change(&mut part.config));
         rows.ask(&mut Client::of(&node), statement, asked, wanted);
         node.stop_and_wait().expect("a clean stop");
     }
@@ -355,9 +351,7 @@ fn an_ordered_topic_takes_nothing_while_the_broker_may_not_be_written_to() {
 #[test]
 fn a_pull_that_is_forbidden_says_by_what() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.lite_pull_message_enable = false;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.lite_pull_message_enable = false);
     let mut client = Client::of(&node);
     for topic in ["T", "Closed"] {
         assert_eq!(client.produce(topic, 0, b"x", "").code, 0);
@@ -383,16 +377,14 @@ fn a_pull_that_is_forbidden_says_by_what() {
 #[test]
 fn without_long_polling_a_pull_is_held_for_the_short_time_only() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    let settings = &mut config.broker.as_mut().unwrap().config;
-    (settings.long_polling_enable, settings.short_polling_time_mills) = (false, 40);
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |BrokerPart { config, .. }| {
+        (config.long_polling_enable, config.short_polling_time_mills) = (false, 40);
+    });
     let mut client = Client::of(&node);
     assert_eq!(client.produce("T", 0, b"x", "").code, 0);
-    let header = pull_header("T", 0, 1, "*");
-    let sys_flag = header.sys_flag | PULL_SUSPENDS;
     // Longer than this client waits for anything.
-    let header = PullMessageHeader { sys_flag, suspend_timeout_ms: 3_600_000, ..header };
+    let header = held_pull_header("T", 0, 1, "*");
+    let header = PullMessageHeader { suspend_timeout_ms: 3_600_000, ..header };
     assert_eq!(client.call(request::<PullMessage>(&header)).code, 19);
 }
 

@@ -15,10 +15,9 @@ use troupemq_codec::request::{
 use troupemq_store::tables::TableFile;
 use troupemq_store::testing::GoldenStore;
 
-use super::delivery_test::{stored, wait_for};
 use super::transaction_test::take_over;
 use crate::node::NodeHandle;
-use crate::testing::{Client, pull_header, request};
+use crate::testing::{Client, pull_header, request, stored, wait_for};
 
 /// Offsets by topic and group, and by queue.
 type Offsets = BTreeMap<Text, BTreeMap<i32, i64>>;

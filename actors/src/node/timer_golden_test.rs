@@ -14,24 +14,19 @@ use troupemq_store::ManualClock;
 use troupemq_store::tables::{TableFile, TimerMetricsTable};
 use troupemq_store::testing::GoldenStore;
 
-use super::delivery_test::wait_for;
 use super::timer_test::{copy, send, wait_for_count};
-use crate::config::NodeClock;
-use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, request, small_broker};
+use crate::node::NodeHandle;
+use crate::testing::{Client, request, start_broker_at, until, wait_for};
 
 /// A little after the last message of the set.
 const STOPPED_MS: i64 = 1_795_968_453_800;
 const HOUR_MS: i64 = 3_600_000;
 
 fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
-    let mut config = small_broker(dir);
-    config.clock = NodeClock(clock.clone());
-    if let Some(part) = &mut config.broker {
+    start_broker_at(clock, dir, |part| {
         part.config.broker_cluster_name = "GoldCluster".to_owned();
         part.store.delay_levels = "1s 3s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h".to_owned();
-    }
-    Node::start(config).expect("a store of Java opens")
+    })
 }
 
 /// Messages that wait in `delivery-clean`: unique id, topic, queue, when it is due.
@@ -95,13 +90,12 @@ fn what_waits_in_a_store_of_java_goes_on_to_its_end() {
 
 /// `config/timermetrics`, once its version has gone beyond this one.
 fn metrics_behind(dir: &Path, counter: i64) -> TimerMetricsTable {
-    loop {
-        let table = TableFile::<TimerMetricsTable>::open(dir).expect("a whole file, whenever it is read").1;
-        if table.data_version.counter > counter {
-            return table;
-        }
-        std::thread::yield_now();
-    }
+    let mut table = TimerMetricsTable::default();
+    until("the file is written again", || {
+        table = TableFile::open(dir).expect("a whole file, whenever it is read").1;
+        table.data_version.counter > counter
+    });
+    table
 }
 
 /// 4.4: written while the broker runs, and when it stops; ours goes on with Java's, and with its own.
@@ -130,9 +124,8 @@ fn the_numbers_of_timers_that_java_left_are_gone_on_with_while_the_broker_runs()
         for at in 0..3 {
             send(&mut client, "More", ("TIMER_DELAY_SEC", 7200), &format!("{round} {at}"));
         }
-        while waiting(&mut client).get("More") != Some(&(3 * (round + 1))) {
-            std::thread::yield_now();
-        }
+        let all = 3 * (round + 1);
+        until("all are entered", || waiting(&mut client).get("More") == Some(&all));
         clock.advance_ms(30_000);
         let table = metrics_behind(&golden.dir(), counter);
         assert_eq!(counts(&table), waiting(&mut client), "while it runs");

@@ -12,10 +12,10 @@ use troupemq_codec::message::Message;
 use troupemq_store::ManualClock;
 use troupemq_store::testing::Random;
 
-use super::delivery_test::{NOW_MS, stored};
+use super::delivery_test::NOW_MS;
 use super::timer_test::{copy, recall, start, wait_for_count};
 use crate::node::NodeHandle;
-use crate::testing::{Client, seeds};
+use crate::testing::{Client, seeds, stored};
 
 const STEPS: usize = 120;
 const KINDS: [&str; 4] = ["TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "DELAY"];

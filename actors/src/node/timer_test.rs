@@ -19,10 +19,10 @@ use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
 use troupemq_store::tables::{TableFile, TimerMetricsTable};
 
-use super::delivery_test::{NOW_MS, count, stored, wait_for};
-use crate::config::{BrokerPart, NodeClock};
-use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, request, small_broker, until};
+use super::delivery_test::{NOW_MS, count};
+use crate::config::BrokerPart;
+use crate::node::NodeHandle;
+use crate::testing::{Client, request, start_broker, start_broker_at, stored, until, wait_for};
 
 /// A broker that serves recalls.
 pub(super) fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
@@ -30,14 +30,11 @@ pub(super) fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
 }
 
 fn start_with(dir: &Path, clock: &Arc<ManualClock>, change: fn(&mut BrokerPart)) -> NodeHandle {
-    let mut config = small_broker(dir);
-    config.clock = NodeClock(clock.clone());
-    if let Some(part) = &mut config.broker {
+    start_broker_at(clock, dir, |part| {
         part.config.recall_message_enable = true;
         part.config.timer_max_delay_sec = 40 * 86_400;
         change(part);
-    }
-    Node::start(config).expect("a small broker starts")
+    })
 }
 
 /// Sends a timer; its recall handle.
@@ -222,7 +219,7 @@ fn a_recalled_timer_never_comes_and_bad_handles_are_refused() {
 #[test]
 fn recalls_are_refused_where_they_are_switched_off() {
     let dir = tempfile::tempdir().unwrap();
-    let node = Node::start(small_broker(dir.path())).unwrap();
+    let node = start_broker(dir.path());
     let mut client = Client::of(&node);
     let answer = recall(&mut client, "Any", "djEg");
     assert_eq!(answer.response_code(), ResponseCode::NO_PERMISSION);

@@ -7,29 +7,22 @@ use std::sync::Arc;
 
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{
-    BrokerStats, DeleteTopicInBroker, DeleteTopicInBrokerHeader, PULL_SUSPENDS, PullMessage,
-    PullMessageHeader, UpdateAndCreateTopic, UpdateAndCreateTopicHeader, ViewBrokerStatsData,
-    ViewBrokerStatsDataHeader,
+    BrokerStats, DeleteTopicInBroker, DeleteTopicInBrokerHeader, PullMessage, PullMessageHeader,
+    ViewBrokerStatsData, ViewBrokerStatsDataHeader,
 };
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::ManualClock;
 
-use crate::NodeClock;
 use crate::config::BrokerConfig;
-use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, pull_header, request, small_broker, start_broker};
+use crate::node::NodeHandle;
+use crate::testing::{
+    Client, held_pull_header, pull_header, request, start_broker, start_broker_as, start_broker_at,
+    topic_request, until,
+};
 use crate::topics::Rests;
 
 fn change(queues: i32, perm: i32) -> Command {
-    request::<UpdateAndCreateTopic>(&UpdateAndCreateTopicHeader {
-        topic: Text::from("T"),
-        default_topic: Text::from("TBW102"),
-        read_queue_nums: queues,
-        write_queue_nums: queues,
-        perm,
-        topic_filter_type: Text::from("SINGLE_TAG"),
-        ..Default::default()
-    })
+    topic_request("T", queues, perm, None)
 }
 
 fn delete() -> Command {
@@ -38,9 +31,8 @@ fn delete() -> Command {
 
 /// A pull that waits at the end of a queue for an hour, longer than any of these tests takes.
 fn waiting_pull(queue_id: i32, offset: i64) -> Command {
-    let header = pull_header("T", queue_id, offset, "*");
-    let sys_flag = header.sys_flag | PULL_SUSPENDS;
-    request::<PullMessage>(&PullMessageHeader { sys_flag, suspend_timeout_ms: 3_600_000, ..header })
+    let header = held_pull_header("T", queue_id, offset, "*");
+    request::<PullMessage>(&PullMessageHeader { suspend_timeout_ms: 3_600_000, ..header })
 }
 
 /// Has pulls wait at queues 0 and 1 of a topic with two queues, and gives who waits.
@@ -53,9 +45,7 @@ fn two_wait(node: &NodeHandle) -> [Client; 2] {
         let mut client = Client::of(node);
         client.send(waiting_pull(queue_id, 0));
         let queue = broker.directory.queue(&view, queue_id, &broker.queues).unwrap().unwrap();
-        while !queue.is_waited_for() {
-            std::thread::yield_now();
-        }
+        until("the pull is held", || queue.is_waited_for());
         client
     })
 }
@@ -113,17 +103,13 @@ fn wait_at(node: &NodeHandle, client: &mut Client, (queue_id, offset): (i32, i64
     let room = &node.broker().unwrap().held_pulls;
     let before = room.taken();
     client.send(waiting_pull(queue_id, offset));
-    while room.taken() == before {
-        std::thread::yield_now();
-    }
+    until("the pull is held", || room.taken() > before);
 }
 
 #[test]
 fn a_node_that_holds_all_the_pulls_it_may_says_so_and_every_end_of_a_hold_makes_room() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.held_pulls_node_max = 2;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.held_pulls_node_max = 2);
     let [mut first, second] = two_wait(&node);
     let mut third = Client::of(&node);
     let refused = third.call(waiting_pull(0, 0));
@@ -162,9 +148,7 @@ fn a_node_that_holds_all_the_pulls_it_may_says_so_and_every_end_of_a_hold_makes_
 #[test]
 fn a_queue_that_holds_all_the_pulls_it_may_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.held_pulls_max = 1;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.held_pulls_max = 1);
     let [mut first, _second] = two_wait(&node);
     let mut third = Client::of(&node);
     let refused = third.call(waiting_pull(0, 0));
@@ -179,9 +163,7 @@ fn a_queue_that_holds_all_the_pulls_it_may_says_so() {
 #[test]
 fn a_connection_that_floods_with_pulls_is_told_its_limit_and_leaves_room_for_others() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = small_broker(dir.path());
-    config.broker.as_mut().unwrap().config.held_pulls_connection_max = 3;
-    let node = Node::start(config).unwrap();
+    let node = start_broker_as(dir.path(), |part| part.config.held_pulls_connection_max = 3);
     let (mut flood, mut other) = (Client::of(&node), Client::of(&node));
     assert_eq!(other.call(change(2, 6)).code, 0);
     let sent: Vec<i32> = (0..10).map(|number| flood.send(waiting_pull(number % 2, 0))).collect();
@@ -258,8 +240,7 @@ fn what_java_counts_by_queue_by_group_and_by_connection_is_told_under_its_names(
 fn a_topic_that_rests_is_sent_to_and_held_at_again() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(1_795_000_000_000));
-    let node = Node::start(crate::NodeConfig { clock: NodeClock(clock.clone()), ..small_broker(dir.path()) });
-    let node = node.unwrap();
+    let node = start_broker_at(&clock, dir.path(), |_| {});
     let mut client = Client::of(&node);
     assert_eq!(client.call(change(1, 6)).code, 0);
     let broker = node.broker().unwrap().clone();
@@ -274,9 +255,7 @@ fn a_topic_that_rests_is_sent_to_and_held_at_again() {
     reader.send(waiting_pull(0, 1));
     let view = broker.directory.topic("T").unwrap();
     let queue = broker.directory.queue(&view, 0, &broker.queues).unwrap().unwrap();
-    while !queue.is_waited_for() {
-        std::thread::yield_now();
-    }
+    until("the pull is held", || queue.is_waited_for());
     assert_eq!(client.produce("T", 0, b"y", "").code, 0);
     assert_eq!(reader.receive().expect("it is woken").code, 0);
     let header = ViewBrokerStatsDataHeader { name: "TOPIC_PUT_NUMS".into(), key: "T".into() };

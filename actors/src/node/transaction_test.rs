@@ -15,11 +15,11 @@ use troupemq_codec::{Command, Request, ResponseCode, Text};
 use troupemq_store::testing::GoldenStore;
 use troupemq_store::{ManualClock, StoreConfig};
 
-use super::delivery_test::{NOW_MS, count, start, stored, wait_for};
-use crate::config::{BrokerConfig, NodeClock};
+use super::delivery_test::{NOW_MS, count, start};
+use crate::config::BrokerConfig;
 use crate::golden::{Frame, conversation};
-use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, beat_request, request, send_request, small_broker};
+use crate::node::NodeHandle;
+use crate::testing::{Client, beat_request, request, send_request, start_broker_at, stored, until, wait_for};
 
 pub(super) const OPS: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
 pub(super) const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
@@ -30,10 +30,7 @@ pub(super) fn start_as(
     clock: &Arc<ManualClock>,
     change: impl FnOnce(&mut BrokerConfig),
 ) -> NodeHandle {
-    let mut config = small_broker(dir);
-    config.clock = NodeClock(clock.clone());
-    change(&mut config.broker.as_mut().expect("a small broker has one").config);
-    Node::start(config).expect("a small broker starts")
+    start_broker_at(clock, dir, |part| change(&mut part.config))
 }
 
 pub(super) fn beat(group: &str) -> Command {
@@ -123,15 +120,10 @@ impl Question {
     }
 }
 
-/// The first message of a queue from an offset on, as soon as it is there.
+/// The message at an offset of a topic that may have to be made first, as soon as it is there.
 pub(super) fn poll(client: &mut Client, topic: &str, offset: i64) -> Message {
-    loop {
-        let answer = client.pull(topic, 0, offset, "*");
-        if answer.code == 0 {
-            return Message::decode_all(answer.body).expect("whole records").remove(0);
-        }
-        std::thread::yield_now();
-    }
+    until("the queue has it", || client.pull(topic, 0, offset, "*").code == 0);
+    wait_for(client, topic, 0, offset)
 }
 
 /// 3.11 #104, #105, #109.
@@ -358,22 +350,21 @@ fn further_half_messages_are_refused_while_too_many_are_open() {
 pub(super) fn take_over(golden: &GoldenStore) -> (NodeHandle, Arc<ManualClock>) {
     let newest = golden.messages().iter().map(|message| message.store_timestamp).max().expect("messages");
     let clock = Arc::new(ManualClock::at(newest));
-    let mut config = small_broker(&golden.dir());
-    config.clock = NodeClock(clock.clone());
-    let broker = config.broker.as_mut().expect("a small broker has one");
     let of = |value: &serde_json::Value| value.as_u64().expect("a number");
     let settings = &golden.manifest()["settings"];
-    broker.store = StoreConfig {
-        log_segment_bytes: of(&settings["mappedFileSizeCommitLog"]),
-        queue_file_bytes: u32::try_from(of(&settings["mappedFileSizeConsumeQueue"])).unwrap().into(),
-        index_slots_max: 500,
-        index_entries_max: 1200,
-        delay_levels: settings["messageDelayLevel"].as_str().expect("levels").to_owned(),
-        reserved_hours: 87_600,
-        ..broker.store.clone()
-    };
-    broker.config.transaction_check_max = 6;
-    (Node::start(config).expect("the store is taken over"), clock)
+    let node = start_broker_at(&clock, &golden.dir(), |part| {
+        part.store = StoreConfig {
+            log_segment_bytes: of(&settings["mappedFileSizeCommitLog"]),
+            queue_file_bytes: u32::try_from(of(&settings["mappedFileSizeConsumeQueue"])).unwrap().into(),
+            index_slots_max: 500,
+            index_entries_max: 1200,
+            delay_levels: settings["messageDelayLevel"].as_str().expect("levels").to_owned(),
+            reserved_hours: 87_600,
+            ..part.store.clone()
+        };
+        part.config.transaction_check_max = 6;
+    });
+    (node, clock)
 }
 
 /// The transaction that Java had asked about five times when it stopped goes on to each of its ends.

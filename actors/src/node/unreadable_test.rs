@@ -11,10 +11,10 @@ use troupemq_codec::request::{QueryMessage, QueryMessageHeader};
 use troupemq_store::ManualClock;
 use troupemq_store::faults::{Op, arm};
 
-use super::delivery_test::{NOW_MS, count, start, wait_for};
-use super::end_to_end_test::{evict, found, refused, stored, with_cold_log};
+use super::delivery_test::{NOW_MS, count, start};
+use super::end_to_end_test::{evict, found, refused, with_cold_log};
 use crate::node::Node;
-use crate::testing::{Client, request, small_broker, start_broker, until};
+use crate::testing::{Client, request, small_broker, start_broker, stored, until, wait_for};
 
 /// The first segment of the log of a broker.
 fn first_segment(dir: &Path) -> std::path::PathBuf {

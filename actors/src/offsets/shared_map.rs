@@ -115,6 +115,8 @@ fn search<V>(chunk: &Chunk<V>, key: &str) -> Result<usize, usize> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use troupemq_store::testing::Random;
+
     use super::*;
 
     fn entries(map: &SharedMap<u32>) -> Vec<(&str, u32)> {
@@ -131,17 +133,13 @@ mod tests {
     #[test]
     fn it_holds_what_a_plain_map_holds_and_its_copies_stay_as_they_were() {
         for seed in 1..6_u64 {
-            let mut state = seed;
-            let mut random = |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
+            let mut random = Random::seeded(seed);
             let (mut map, mut model) = (SharedMap::<u32>::default(), BTreeMap::<String, u32>::new());
             let mut copies = Vec::new();
             for step in 0..8_000 {
-                let key = random(1_500).to_string();
+                let key = random.below(1_500).to_string();
                 // It grows first and shrinks then.
-                if random(8_000) < step {
+                if random.below(8_000) < step {
                     assert_eq!(map.remove(&key).map(|value| *value), model.remove(&key), "seed {seed}");
                 } else {
                     *map.get_or_default(&Text::from(key.as_str())) += 1;

@@ -13,16 +13,14 @@ use troupemq_codec::request::*;
 use troupemq_codec::{Command, Request, Text};
 
 use crate::golden::conversation;
-use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, request, small_broker};
+use crate::node::NodeHandle;
+use crate::testing::{Client, request, start_broker_as};
 
 const REPLY_TOPIC: &str = "DefaultCluster_REPLY_TOPIC";
 const REQUESTER: &str = "127.0.0.1@requester";
 
 fn broker(dir: &std::path::Path, stores: bool) -> NodeHandle {
-    let mut config = small_broker(dir);
-    config.broker.as_mut().unwrap().config.store_reply_message_enable = stores;
-    Node::start(config).unwrap()
+    start_broker_as(dir, |part| part.config.store_reply_message_enable = stores)
 }
 
 /// A client that has beaten: for a producer group, or for a consumer group only.
@@ -192,9 +190,8 @@ fn replies_to_nobody_and_to_strangers_are_refused() {
 fn recorded_replies_go_the_way_they_went_with_java() {
     for name in ["rpc-498", "rpc-531"] {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = small_broker(dir.path());
-        config.broker.as_mut().unwrap().config.broker_cluster_name = "GoldCluster".to_owned();
-        let node = Node::start(config).unwrap();
+        let node =
+            start_broker_as(dir.path(), |part| part.config.broker_cluster_name = "GoldCluster".to_owned());
         let mut clients: HashMap<u64, Client> = HashMap::new();
         let mut came: HashMap<u64, Vec<Command>> = HashMap::new();
         let mut seen = Vec::new();

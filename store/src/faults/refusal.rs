@@ -134,6 +134,7 @@ pub(super) fn at(op: Op, path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::until;
 
     #[test]
     fn a_fault_of_one_turn_strikes_once() {
@@ -164,9 +165,7 @@ mod tests {
         let held = hold_up(dir, Op::Flush);
         assert!(at(Op::Write, dir).is_ok() && !held.has_struck());
         let flush = std::thread::spawn(move || at(Op::Flush, &dir.join("x")));
-        while !held.has_struck() {
-            std::thread::yield_now();
-        }
+        until("the flush is held up", || held.has_struck());
         assert!(!flush.is_finished());
         let _refused = arm(&dir.join("x"), Op::Flush, 0, 5);
         drop(held);

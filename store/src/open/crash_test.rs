@@ -90,6 +90,7 @@ pub(super) fn assert_recovers(dir: &TempDir, kept: &[Kept], random: &mut Random)
 
 /// A store that was killed after `count` messages, with a checkpoint in the middle.
 pub(super) fn killed(seed: u64, count: usize) -> (TempDir, Vec<Kept>, Random) {
+    eprintln!("seed {seed}");
     let dir = TempDir::new().unwrap();
     let mut random = Random::seeded(seed);
     let mut opened = open_one(config(&dir));

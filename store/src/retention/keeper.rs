@@ -133,7 +133,7 @@ impl Keeper {
 mod tests {
     use super::*;
     use crate::retention::Reason;
-    use crate::testing::{Sample, close_well, small_files};
+    use crate::testing::{Sample, close_well, small_files, until};
     use crate::{ManualClock, Opened, open};
 
     fn filled(dir: &tempfile::TempDir) -> Opened {
@@ -150,9 +150,7 @@ mod tests {
 
     /// Waits until the segments are off the disk, and has their units follow.
     fn follow(opened: &Opened) -> usize {
-        while opened.reaper.gone_to() < opened.reader.min_offset() {
-            std::thread::yield_now();
-        }
+        until("the segments are off the disk", || opened.reaper.gone_to() >= opened.reader.min_offset());
         opened.keeper.follow().unwrap()
     }
 
@@ -173,9 +171,7 @@ mod tests {
         assert!(opened.keeper.clean(&config, &later(), true).is_err());
         let log_min = opened.reader.min_offset();
         assert!(log_min > 0);
-        while opened.reaper.gone_to() < log_min {
-            std::thread::yield_now();
-        }
+        until("the segments are off the disk", || opened.reaper.gone_to() >= log_min);
         std::fs::rename(dir.path().join("away"), &queue).unwrap();
         opened.keeper.follow().unwrap();
         assert!(opened.queues.get(Sample::TOPIC, 0).unwrap().min_offset() > 0);
@@ -193,9 +189,7 @@ mod tests {
         let fault = crate::faults::arm(&dir.path().join("commitlog"), crate::faults::Op::Remove, 0, 5);
         let cleaned = opened.keeper.clean(&opened.config, &later(), true).unwrap();
         assert!(cleaned.plan.is_some() && opened.reader.min_offset() > 0);
-        while !fault.has_struck() {
-            std::thread::yield_now();
-        }
+        until("the disk refuses", || fault.has_struck());
         assert_eq!((opened.keeper.follow().unwrap(), derived()), (0, before));
         let queue = opened.queues.get(Sample::TOPIC, 0).unwrap();
         assert!(queue.min_offset() > 0, "readers are told at once");

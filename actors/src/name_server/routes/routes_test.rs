@@ -3,6 +3,8 @@
 //! Invariants:
 //! - time and connections are numbers here; nothing waits.
 
+use troupemq_store::testing::Random;
+
 use super::*;
 
 const PERM_RW: i32 = PERM_READ | PERM_WRITE;
@@ -322,36 +324,24 @@ fn a_route_can_be_narrowed_to_a_zone() {
     assert_eq!(route.queues.keys().collect::<Vec<_>>(), ["x", "z"]);
 }
 
-/// A small generator with a seed that is printed, so that a failure can be repeated.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
-
 #[test]
 fn the_tables_fit_together_after_any_sequence_of_events() {
     for seed in 1..200_u64 {
         eprintln!("seed {seed}");
-        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut random = Random::seeded(seed);
         let mut tables = RouteTables::default();
         for now_ms in (0..200).map(|step| step * 1000) {
-            let registration = random_registration(&mut dice);
+            let registration = random_registration(&mut random);
             let key = BrokerAddress {
                 cluster: registration.cluster.clone(),
                 address: registration.address.clone(),
             };
-            let link = LinkId(dice.roll(6));
-            match dice.roll(9) {
+            let link = LinkId(random.below(6) as u64);
+            match random.below(9) {
                 0 => _ = tables.unregister(&key, &registration.name, registration.id, link),
                 1 => _ = tables.link_closed(link),
                 2 => _ = tables.expire(now_ms),
-                3 => tables.delete_topic(&text("t"), Some("c0").filter(|_| dice.roll(2) == 0)),
+                3 => tables.delete_topic(&text("t"), Some("c0").filter(|_| random.below(2) == 0)),
                 4 => _ = tables.enter_topic(&text("t"), &[(text("b1"), queues(PERM_RW))]),
                 5 => _ = tables.heard(&key, now_ms),
                 _ => _ = tables.register(registration, link, now_ms),
@@ -361,23 +351,23 @@ fn the_tables_fit_together_after_any_sequence_of_events() {
     }
 }
 
-fn random_registration(dice: &mut Dice) -> Registration {
+fn random_registration(random: &mut Random) -> Registration {
     let names = ["t", "u", "v", "w"];
-    let topics = names.into_iter().filter(|_| dice.roll(2) == 0).collect::<Vec<_>>();
+    let topics = names.into_iter().filter(|_| random.below(2) == 0).collect::<Vec<_>>();
     Registration {
-        cluster: text(&format!("c{}", dice.roll(2))),
-        name: text(&format!("b{}", dice.roll(3))),
-        id: i64::try_from(dice.roll(3)).unwrap(),
-        address: text(&format!("h:{}", dice.roll(4))),
-        silence_max_ms: [None, Some(5000)][usize::from(dice.roll(2) == 0)],
-        acting_master: [None, Some(false), Some(true)][usize::try_from(dice.roll(3)).unwrap()],
+        cluster: text(&format!("c{}", random.below(2))),
+        name: text(&format!("b{}", random.below(3))),
+        id: i64::try_from(random.below(3)).unwrap(),
+        address: text(&format!("h:{}", random.below(4))),
+        silence_max_ms: [None, Some(5000)][usize::from(random.below(2) == 0)],
+        acting_master: [None, Some(false), Some(true)][random.below(3)],
         version: DataVersion {
-            counter: i64::try_from(dice.roll(3)).unwrap(),
-            state_version: i64::try_from(dice.roll(2)).unwrap(),
+            counter: i64::try_from(random.below(3)).unwrap(),
+            state_version: i64::try_from(random.below(2)).unwrap(),
             timestamp: 0,
         },
         topics: self::topics(&topics),
-        drops_missing: dice.roll(4) == 0,
+        drops_missing: random.below(4) == 0,
         ..Registration::default()
     }
 }

@@ -3,6 +3,8 @@
 //! Invariants:
 //! - random histories print their seed.
 
+use troupemq_store::testing::Random;
+
 use super::*;
 
 fn half() -> Option<Seen> {
@@ -147,11 +149,8 @@ fn usize_of(offset: i64) -> usize {
 #[test]
 fn whatever_happens_each_transaction_is_decided_at_most_once() {
     for seed in 1..300_u64 {
-        let mut dice = seed;
-        let mut roll = |sides: usize| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(dice >> 33).unwrap() % sides
-        };
+        let mut random = Random::seeded(seed);
+        let mut roll = |sides| random.below(sides);
         let (mut stored, mut halves) = (Stored::default(), Halves::default());
         let mut all: Vec<Transaction> = Vec::new();
         for step in 0..200 {
