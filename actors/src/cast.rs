@@ -13,9 +13,9 @@ use std::sync::atomic::AtomicUsize;
 use actix::Addr;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use troupemq_codec::Text;
 use troupemq_codec::request::StoredReplies;
 use troupemq_codec::topic::DataVersion;
+use troupemq_codec::{ResponseCode, Text};
 use troupemq_store::{Clock, IndexReader, LogReader, QueueTable, StoreConfig, light};
 
 use crate::assignment::Assignments;
@@ -35,6 +35,7 @@ use crate::lookups::Lookups;
 use crate::name_server::NameServerConfig;
 use crate::name_server::kv::KvConfig;
 use crate::name_server::registry::Routes;
+use crate::net::Refusal;
 use crate::net::sessions::Sessions;
 use crate::offsets::{ConsumerOffsets, Published};
 use crate::poison::Poison;
@@ -160,10 +161,10 @@ pub struct BrokerCast {
     pub held_pulls: Room,
     /// Reads what is not in memory.
     pub cold: ColdReaders,
-    /// Reads single old messages.
-    pub lookups: Lookups,
     /// Who reads how much of that.
     pub cold_flow: Arc<ColdFlow>,
+    /// Reads single old messages.
+    pub lookups: Lookups,
     /// Appends.
     pub commit_log: Addr<CommitLog>,
     /// Makes appended messages visible.
@@ -231,6 +232,16 @@ impl BrokerCast {
     /// Epoch milliseconds.
     pub fn now_ms(&self) -> i64 {
         self.clock.0.now_ms()
+    }
+
+    /// The view of a topic.
+    ///
+    /// # Errors
+    /// If there is no such topic.
+    pub fn topic(&self, name: &str) -> Result<Arc<TopicView>, Refusal> {
+        self.directory
+            .topic(name)
+            .ok_or_else(|| Refusal::new(ResponseCode::TOPIC_NOT_EXIST, format!("topic[{name}] not exist")))
     }
 
     /// How long messages are kept, in ms.

@@ -220,7 +220,8 @@ impl CommitLog {
         };
         self.held_until = Some(until);
         if now >= until {
-            return self.refuse_waiting(&not_serving("the next segment of the log is not ready after 5 s"));
+            let cause = format!("the next segment of the log is not ready after {PATIENCE:?}");
+            return self.refuse_waiting(&not_serving(&cause));
         }
         context.run_later(LOOK_EVERY, CommitLog::append);
     }

@@ -330,12 +330,12 @@ impl TopicView {
 
     /// Whether the topic may be written to.
     pub fn is_writable(&self) -> bool {
-        self.config.perm & 2 != 0
+        self.config.perm & PERM_WRITE != 0
     }
 
     /// Whether the topic may be read from.
     pub fn is_readable(&self) -> bool {
-        self.config.perm & 4 != 0
+        self.config.perm & PERM_READ != 0
     }
 }
 

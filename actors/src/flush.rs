@@ -168,11 +168,13 @@ impl FlushThread {
     }
 
     fn report_to(&self, flush: Addr<Flush>) {
+        // A thread that is gone flushes nothing: its guard or the stop of the node says so.
         let _ = self.0.send(Order::ReportTo(flush));
     }
 
     /// Asks for a flush soon.
     pub fn wake(&self) {
+        // As for `report_to`: who waits for a thread that is gone is refused, for the node is poisoned or stops.
         let _ = self.0.send(Order::Flush);
     }
 
@@ -186,6 +188,7 @@ impl FlushThread {
 
     /// Ends the thread.
     pub fn stop(&self) {
+        // One that has ended already is what is wanted.
         let _ = self.0.send(Order::Stop);
     }
 }

@@ -22,7 +22,7 @@ use crate::config::NodeClock;
 use crate::directory::{Directory, GroupView};
 use crate::net::LinkId;
 use crate::rebalance::MemberLeft;
-use clients::{Clients, LeftOut, Producer};
+use clients::{Clients, LeftOut, Producer, SILENCE_MS};
 
 /// How often silent connections are looked for.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
@@ -103,7 +103,11 @@ impl HeartbeatScanner {
 
     fn scan(&mut self) {
         for link in self.clients.silent(self.clock.0.now_ms()) {
-            tracing::info!(link = link.0, "a client was silent for 120 s and is disconnected");
+            tracing::info!(
+                link = link.0,
+                silence_ms = SILENCE_MS,
+                "a client was silent too long and is disconnected"
+            );
             if let Some(handle) = self.directory.link(link) {
                 handle.close();
             }

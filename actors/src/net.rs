@@ -199,6 +199,7 @@ impl Link {
     /// Sends a command as it is: an answer that comes late, or a one-way request.
     /// Dropped when the connection is closed or its mailbox is full.
     pub fn send(&self, command: Command) {
+        // Nobody waits for it: who must know asks.
         let _ = self.hand(ToSession::Push(command));
     }
 
@@ -225,6 +226,7 @@ impl Link {
 
     /// Closes the connection after what is queued has been written.
     pub fn close(&self) {
+        // One that is closed already, or ends for being too slow, is what is wanted.
         let _ = self.hand(ToSession::Close);
     }
 

@@ -396,12 +396,14 @@ impl Stage {
     /// Stops everything in reverse.
     async fn stop(&mut self) -> Result<(), NodeError> {
         if let Some(watchdog) = self.watchdog.take() {
+            // One that is gone watches nothing.
             let _ = watchdog.send(StandDown).await;
         }
         if let Some(broker) = &self.broker {
             broker.leave().await;
         }
         for listener in self.listeners.drain(..) {
+            // One that is gone accepts nothing.
             let _ = listener.send(StopListening).await;
         }
         let closing = self.sessions.iter().map(|sessions| sessions.send(CloseAll)).collect::<Vec<_>>();

@@ -31,6 +31,7 @@ impl Poison {
     pub fn trip(&self, cause: impl Into<String>) {
         let cause = cause.into();
         tracing::error!(cause, "the node is poisoned and stops");
+        // A later cause finds the place taken.
         let _ = self.0.cause.set(cause);
         self.0.tripped.notify_waiters();
         self.0.tripped.notify_one();

@@ -97,6 +97,7 @@ impl Retention {
 
     /// Deletes what is too old now, whatever the hour. Java: DELETE_EXPIRED_COMMITLOG.
     pub fn clean_now(&self) {
+        // A thread that is gone deletes nothing: the node is poisoned or stops.
         let _ = self.orders.send(Order::Clean);
     }
 
@@ -112,12 +113,14 @@ impl Retention {
 
     async fn ask(&self, order: impl FnOnce(Held<Gone>) -> Order) -> Gone {
         let (held, waiting) = hold();
+        // With a thread that is gone the order is lost, and who waits learns of that.
         let _ = self.orders.send(order(held));
         waiting.await.unwrap_or_else(|_| Err(Refusal::gone("the thread that deletes")))
     }
 
     /// Ends the thread.
     pub(crate) fn stop(&self) {
+        // One that has ended already is what is wanted.
         let _ = self.orders.send(Order::Stop);
     }
 
@@ -240,7 +243,7 @@ fn told(gone: Result<usize, StoreError>) -> Gone {
 mod tests {
     use std::path::Path;
 
-    use troupemq_store::testing::{Sample, copy_dir, small_files};
+    use troupemq_store::testing::{Sample, copy_dir, small_files, until};
     use troupemq_store::{ManualClock, Opened, open};
 
     use super::*;
@@ -296,9 +299,7 @@ mod tests {
         let mut upkeep = idle(dir.path());
         upkeep.clean(true).expect("the checkpoint is saved");
         assert!(upkeep.reader.min_offset() > 0);
-        while !upkeep.keeper.is_behind() {
-            std::thread::yield_now();
-        }
+        until("the queues are behind", || upkeep.keeper.is_behind());
         let before = after_a_kill(dir.path());
         assert!(
             !before.report.was_rebuilt,

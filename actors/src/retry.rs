@@ -147,7 +147,7 @@ impl Handler<StoreCopies> for Retry {
         let (cast, retry) = (self.cast.clone(), context.address());
         actix::spawn(async move {
             let outcomes = copies::store_all(&cast, &batch).await;
-            // As above.
+            // An actor that is gone needs no news: with it goes who waits, and learns of that.
             let _ = retry.send(Stored(batch.into_iter().zip(outcomes).collect())).await;
         });
     }

@@ -416,6 +416,7 @@ async fn tell_registrar(changes: &Recipient<TopicsChanged>, topics: Vec<Text>) {
     let (told, known) = hold();
     // The registrar registers everything at its next turn, so what does not fit is not lost.
     let _ = changes.try_send(TopicsChanged { topics, told });
+    // However it ends, those who wait for the topic are answered.
     let _ = tokio::time::timeout(REGISTRATION_PATIENCE, known).await;
 }
 

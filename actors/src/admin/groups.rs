@@ -82,8 +82,7 @@ pub async fn forbid(cast: &BrokerCast, call: &Call) -> Answer {
     let UpdateAndGetGroupForbiddenHeader { group, topic, readable } = call.command.header()?;
     if readable.is_some() {
         cast.directory.group(&group).ok_or_else(|| unknown(&group))?;
-        let no_topic = || Refusal::new(ResponseCode::TOPIC_NOT_EXIST, format!("topic[{topic}] not exist"));
-        cast.directory.topic(&topic).ok_or_else(no_topic)?;
+        cast.topic(&topic)?;
     }
     let forbid = ForbidReading { group: group.clone(), topic: topic.clone(), readable };
     let (readable, saved) = cast.groups.send(forbid).await?;

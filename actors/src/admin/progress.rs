@@ -8,14 +8,14 @@
 
 use std::collections::BTreeMap;
 
-use troupemq_codec::message::RecordView;
+use troupemq_codec::Text;
 use troupemq_codec::request::{
     ConsumeStats, ConsumeStatsList, ConsumeTimeSpans, ConsumedOffset, CorrectionOffsets,
     GetBrokerConsumeStatsHeader, GetConsumeStatsHeader, QueryConsumeTimeSpanHeader,
     QueryCorrectionOffsetHeader, QueueTimeSpan,
 };
 use troupemq_codec::topic::MessageQueue;
-use troupemq_codec::{ResponseCode, Text};
+use troupemq_store::consume_queue::stored_ms;
 use troupemq_store::{ConsumeQueue, LogReader, QueueTable};
 
 use super::clients::body;
@@ -106,10 +106,7 @@ pub async fn broker_consume_stats(cast: &BrokerCast, call: &Call) -> Answer {
 /// QUERY_CONSUME_TIME_SPAN.
 pub async fn time_span(cast: &BrokerCast, call: &Call) -> Answer {
     let header: QueryConsumeTimeSpanHeader = call.command.header()?;
-    let Some(view) = cast.directory.topic(&header.topic) else {
-        let remark = format!("topic[{}] not exist", header.topic);
-        return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
-    };
+    let view = cast.topic(&header.topic)?;
     let read = of_topic(cast, &header.group, &view).await?;
     let spans = off_the_arbiter(cast, move |source| ConsumeTimeSpans {
         consume_time_span_set: read
@@ -125,10 +122,7 @@ pub async fn time_span(cast: &BrokerCast, call: &Call) -> Answer {
 /// number there is where the group compared with is behind it.
 pub async fn correction(cast: &BrokerCast, call: &Call) -> Answer {
     let header: QueryCorrectionOffsetHeader = call.command.header()?;
-    let Some(view) = cast.directory.topic(&header.topic) else {
-        let remark = format!("topic[{}] not exist", header.topic);
-        return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
-    };
+    let view = cast.topic(&header.topic)?;
     let left_out: Vec<&str> = header.filter_groups.iter().flat_map(|groups| groups.split(',')).collect();
     let mut smallest: BTreeMap<i32, i64> = BTreeMap::new();
     for group in cast.offsets.send(GroupsOfTopic(header.topic.clone())).await? {
@@ -254,10 +248,6 @@ impl Source {
         if queue_offset < 0 {
             return None;
         }
-        let unit = units?.unit(queue_offset)?;
-        let size = usize::try_from(unit.size).ok()?;
-        self.log.look_on_disk(unit.log_offset, size, |bytes| {
-            RecordView::parse(bytes).ok().map(|record| record.store_timestamp_ms())
-        })?
+        stored_ms(&self.log, &units?.unit(queue_offset)?)
     }
 }

@@ -6,10 +6,10 @@
 
 use bytes::Bytes;
 use troupemq_codec::loose_json::to_fastjson;
-use troupemq_codec::message::RecordView;
 use troupemq_codec::request::{GetTopicStatsInfoHeader, TopicOffset, TopicStats};
 use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::consume_queue::stored_ms;
 use troupemq_store::{LogReader, QueueTable};
 
 use crate::cast::BrokerCast;
@@ -18,10 +18,7 @@ use crate::net::{Answer, Call, Refusal};
 /// GET_TOPIC_STATS_INFO.
 pub async fn topic_stats(cast: &BrokerCast, call: &Call) -> Answer {
     let header: GetTopicStatsInfoHeader = call.command.header()?;
-    let Some(view) = cast.directory.topic(&header.topic) else {
-        let remark = format!("topic[{}] not exist", header.topic);
-        return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark));
-    };
+    let view = cast.topic(&header.topic)?;
     let (queues, log) = (cast.queues.clone(), cast.log.clone());
     let (topic, broker_name) = (view.name.clone(), cast.broker_name.clone());
     let count = view.config.read_queue_nums.max(view.config.write_queue_nums);
@@ -40,11 +37,6 @@ fn bounds(queues: &QueueTable, log: &LogReader, topic: &Text, queue_id: i32) -> 
     let Some(queue) = queues.get(topic, queue_id) else { return TopicOffset::default() };
     let (min_offset, max_offset) = (queue.min_offset(), queue.max_offset());
     let last = if max_offset > min_offset { queue.unit(max_offset - 1) } else { None };
-    let stored_ms = last.and_then(|unit| {
-        let size = usize::try_from(unit.size).ok()?;
-        log.look_on_disk(unit.log_offset, size, |bytes| {
-            RecordView::parse(bytes).ok().map(|record| record.store_timestamp_ms())
-        })?
-    });
-    TopicOffset { last_update_timestamp: stored_ms.unwrap_or(0), max_offset, min_offset }
+    let last_update_timestamp = last.and_then(|unit| stored_ms(log, &unit)).unwrap_or(0);
+    TopicOffset { last_update_timestamp, max_offset, min_offset }
 }

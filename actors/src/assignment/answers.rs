@@ -134,9 +134,7 @@ pub async fn set_mode(cast: &BrokerCast, call: &Call) -> Answer {
     if topic.starts_with(RETRY_PREFIX) {
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, "retry topic is not allowed to set mode"));
     }
-    if cast.directory.topic(topic).is_none() {
-        return Err(Refusal::new(ResponseCode::TOPIC_NOT_EXIST, format!("topic[{topic}] not exist")));
-    }
+    cast.topic(topic)?;
     let group = &mode.consumer_group;
     group_view(cast, group).await.map_err(|_| {
         let remark = format!("subscription group does not exist: {group}");

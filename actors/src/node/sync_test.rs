@@ -14,12 +14,12 @@ use troupemq_store::tables::TableFile;
 use troupemq_store::timer::TimerPeek;
 use troupemq_store::{FlushMode, ManualClock};
 
-use super::delivery_test::{NOW_MS, wait_for};
+use super::delivery_test::NOW_MS;
 use crate::config::{NodeClock, NodeConfig};
 use crate::dispatcher::Settle;
 use crate::node::{Node, NodeHandle};
 use crate::send::slow::SlowSend;
-use crate::testing::{Client, send_request, small_broker, until};
+use crate::testing::{Client, send_request, small_broker, until, wait_for};
 
 const SEGMENT_BYTES: u64 = 1 << 20;
 const EIO: i32 = 5;

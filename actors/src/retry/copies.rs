@@ -49,7 +49,7 @@ pub(super) async fn prepare(
     header: &ConsumerSendMsgBackHeader,
     version: i32,
 ) -> Result<Option<Copy>, Refusal> {
-    let group = group_view(cast, &header.group).await.map_err(|_| unknown_group(&header.group))?;
+    let group = group_view(cast, &header.group).await.map_err(|_| next::no_group(&header.group))?;
     if !cast.config.load().is_writable() {
         let remark = format!("the broker[{}] sending message is forbidden", cast.advertised.ip());
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
@@ -96,11 +96,6 @@ async fn own_topic(
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
     }
     Ok(view)
-}
-
-fn unknown_group(group: &str) -> Refusal {
-    let remark = format!("subscription group not exist, {group}");
-    Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 }
 
 /// Stores copies as one batch, and by themselves those behind one that cannot be stored. An outcome for each.

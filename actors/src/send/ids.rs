@@ -22,7 +22,7 @@ pub struct IdSource {
 }
 
 impl IdSource {
-    /// A source for the broker at `ip`, told apart from others on its machine by `started_nanos`.
+    /// A source for the broker at `ip`, told apart from others on its machine by `started_ms`.
     pub fn new(ip: IpAddr, started_ms: i64) -> IdSource {
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let [_, _, _, _, a, b, c, d] = started_ms.wrapping_mul(2_654_435_761).to_be_bytes();

@@ -153,10 +153,7 @@ impl<'a> Found<'a> {
 /// The queue of a record.
 fn queue_of(cast: &BrokerCast, record: &NewRecord<'_>) -> Result<FoundQueue, Refusal> {
     let failed = |error: StoreError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
-    let topic = cast.directory.topic(record.topic).ok_or_else(|| {
-        let remark = format!("topic[{}] not exist", record.topic);
-        Refusal::new(ResponseCode::TOPIC_NOT_EXIST, remark)
-    })?;
+    let topic = cast.topic(record.topic)?;
     match cast.directory.queue(&topic, record.queue_id, &cast.queues).map_err(failed)? {
         Some(view) => Ok((view.units.clone(), Some(view))),
         None if record.queue_id >= 0 => {

@@ -17,7 +17,7 @@ use troupemq_codec::topic::{PERM_INHERIT, PERM_READ, PERM_WRITE, TopicFilterType
 use crate::cast::BrokerCast;
 use crate::directory::{QueueView, TopicView};
 use crate::net::{Link, Refusal};
-use crate::retry::next::{is_dead_when_sent, retries_max};
+use crate::retry::next::{is_dead_when_sent, no_group, retries_max};
 use crate::send::check::check_topic;
 
 /// Topics remembered by one bench.
@@ -137,10 +137,7 @@ pub fn gives_up(
     (group, is_orderly): (&str, bool),
     (send, version): (&SendView<'_>, i32),
 ) -> Result<bool, Refusal> {
-    let Some(view) = cast.directory.group(group) else {
-        let remark = format!("subscription group not exist, {group}");
-        return Err(Refusal::new(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
-    };
+    let view = cast.directory.group(group).ok_or_else(|| no_group(group))?;
     let max = retries_max(view.config().retry_max_times, send.reconsume_max, version);
     Ok(is_dead_when_sent(send.reconsume_times.unwrap_or(0), max, is_orderly))
 }

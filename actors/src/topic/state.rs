@@ -144,7 +144,7 @@ fn check_numbers(config: &TopicConfig) -> Result<(), Refusal> {
         }
     }
     if !(0..=15).contains(&config.perm) {
-        return refuse(format!("permission {} is none", config.perm));
+        return refuse(format!("permission {} is none: it is 0 to 15", config.perm));
     }
     Ok(())
 }
