@@ -234,11 +234,6 @@ impl WordMap {
         self.raw.advise(if more { Advice::Normal } else { Advice::Random })
     }
 
-    /// Whether every page of `range` is in memory, so that reading it waits for no disk.
-    pub fn is_resident(&self, range: Range<usize>) -> bool {
-        is_resident(&self.raw, range)
-    }
-
     /// Has the disk take every changed page; blocks.
     pub fn flush(&self) -> io::Result<()> {
         self.raw.flush()
