@@ -252,8 +252,13 @@ impl Timer {
     /// the timer log does not take, has to be stored again instead.
     fn rolled(&mut self, waiting: &Waiting, now_ms: i64) -> bool {
         let Some(mark) = &waiting.rolls else { return false };
-        let age_ms = self.store.slot_of(mark.slot_ms, now_ms) - mark.stored_ms;
-        if age_ms > self.store.kept_ms() && mark.slot_ms > now_ms {
+        // By another time it would go to another slot now, and stand in both.
+        if self.store.went_round(waiting.log_offset, waiting.slot_ms) {
+            return true;
+        }
+        // Counted from its slot, so that it is the same after a kill: the copy that was stored before is known then.
+        let age_ms = self.store.slot_of(mark.slot_ms, waiting.slot_ms) - mark.stored_ms;
+        if age_ms > self.store.kept_ms() {
             return false;
         }
         self.enter(mark, (waiting.log_offset, waiting.size), now_ms).is_ok()
@@ -269,6 +274,7 @@ impl Timer {
         if self.store.next_slot(self.store.read_to_ms(), now_ms)?.is_none() {
             // Whatever was due before the start is passed.
             self.before.get_or_insert_default().forget();
+            self.store.forget_rounds();
         }
         Ok(())
     }

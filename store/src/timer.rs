@@ -26,7 +26,7 @@ mod timer_test;
 #[cfg(test)]
 mod unreadable_test;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -104,6 +104,9 @@ pub struct TimerStore {
     entered_before: i64,
     /// Slot time before which everything entered had been delivered then.
     delivered_before_ms: i64,
+    /// The last slot time of each message that was entered after that, by log offset: what went round again from a
+    /// slot that is not noted as delivered is among them.
+    entered_since: HashMap<u64, i64>,
 }
 
 /// Forces the timers to the disk, from a thread that may wait; clones do the same.
@@ -253,6 +256,16 @@ impl TimerStore {
             self.behind.insert(slot_ms);
         }
         Ok(Placed::Slot { slot_ms, is_roll })
+    }
+
+    /// Whether a message of a slot went round again before the store was opened: it stands in a later slot already.
+    pub fn went_round(&self, log_offset: u64, slot_ms: i64) -> bool {
+        self.entered_since.get(&log_offset).is_some_and(|later_ms| *later_ms > slot_ms)
+    }
+
+    /// Forgets what went round before the store was opened: everything that was due then is passed.
+    pub fn forget_rounds(&mut self) {
+        self.entered_since = HashMap::new();
     }
 
     /// The first slot time in `from_ms..to_ms` that has units.

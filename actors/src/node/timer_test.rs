@@ -11,8 +11,8 @@ use std::sync::Arc;
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::message::{Message, RecallHandle};
 use troupemq_codec::request::{
-    GetTimerCheckPoint, GetTimerMetrics, RecallMessage, RecallMessageHeader, RecallMessageReplyHeader,
-    TimerMetrics,
+    DeleteExpiredCommitlog, GetTimerCheckPoint, GetTimerMetrics, RecallMessage, RecallMessageHeader,
+    RecallMessageReplyHeader, TimerMetrics,
 };
 use troupemq_codec::timer_record::{CHECKPOINT_BYTES, TimerCheckpoint};
 use troupemq_codec::{Command, ResponseCode, Text};
@@ -364,6 +364,62 @@ fn a_wheel_of_milliseconds_delivers_as_well_and_goes_round() {
         clock.advance_to(NOW_MS + second * 1_000);
     }
     assert_eq!(&wait_for(&mut client, "Fine", 0, 40).body[..], b"far");
+    node.stop_and_wait().expect("a clean stop");
+}
+
+/// 3.3 #27, #31: longer than the log is kept, longer than the window of the wheel, over restarts and a kill.
+#[test]
+fn a_timer_of_forty_days_comes_at_its_moment_though_the_log_is_kept_for_three() {
+    const DAY_MS: i64 = 86_400_000;
+    let short = |part: &mut BrokerPart| {
+        part.store.log_segment_bytes = 65_536;
+        part.store.delete_when = (0..24).map(|hour| format!("{hour};")).collect();
+    };
+    let (mut dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(NOW_MS)));
+    let mut node = start_with(dir.path(), &clock, short);
+    let mut client = Client::of(&node);
+    // On its way round only an absolute time tells its moment; the other is at the end of a slot.
+    let wanted = [("Month", 30 * DAY_MS + 3_123, 0), ("Most", 40 * DAY_MS, 2_000)];
+    assert!(send(&mut client, "Month", ("TIMER_DELIVER_MS", NOW_MS + wanted[0].1), "Month").is_some());
+    assert!(send(&mut client, "Most", ("TIMER_DELAY_MS", wanted[1].1), "Most").is_some());
+    for day in 1..=40 {
+        let filler = "x".repeat(20_000);
+        (0..4).for_each(|_| assert_eq!(client.produce("Filler", 0, filler.as_bytes(), "").code, 0));
+        if day % 10 == 3 {
+            node.stop_and_wait().expect("a clean stop");
+            node = start_with(dir.path(), &clock, short);
+        }
+        if day % 10 == 8 {
+            let killed = tempfile::tempdir().unwrap();
+            copy(dir.path(), killed.path());
+            node.stop_and_wait().expect("a clean stop");
+            dir = killed;
+            node = start_with(dir.path(), &clock, short);
+        }
+        let (passed_ms, until_ms) = (DAY_MS * (day - 1), DAY_MS * day);
+        for (topic, in_ms, slot_ms) in wanted {
+            if !(passed_ms..until_ms).contains(&(in_ms - 1)) {
+                continue;
+            }
+            clock.advance_to(NOW_MS + in_ms - 1);
+            client = Client::of(&node);
+            send(&mut client, "Tick", ("TIMER_DELAY_MS", -1), "tick");
+            assert_eq!(count(&mut client, topic, 0), 0, "{topic} is early");
+            clock.advance_ms(1 + slot_ms);
+            let message = wait_for(&mut client, topic, 0, 0);
+            assert_eq!((&message.body[..], message.properties.get("TAGS")), (topic.as_bytes(), Some("T")));
+            assert_eq!(message.born_timestamp_ms, 1_795_000_000_000);
+        }
+        clock.advance_to(NOW_MS + until_ms + 2_000);
+        // A connection that was silent for a day is closed.
+        client = Client::of(&node);
+        assert_eq!(client.call(request::<DeleteExpiredCommitlog>(&Default::default())).code, 0);
+    }
+    until("what is old goes", || node.broker().unwrap().log.min_offset() > 0);
+    for (topic, ..) in wanted {
+        let end = node.broker().unwrap().queues.get(topic, 0).expect("its queue").max_offset();
+        assert_eq!(end, 1, "{topic} comes once");
+    }
     node.stop_and_wait().expect("a clean stop");
 }
 

@@ -8,9 +8,10 @@
 //! - a file that cannot be read is put aside and counts as missing; a message that cannot be read proves nothing
 //!   against its unit;
 //! - every slot that a unit near the end of the log belongs to is linked anew;
-//! - nothing that is due is lost, however long the stop was.
+//! - nothing that is due is lost, however long the stop was;
+//! - what went round again from a slot that is not noted as delivered is known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -98,7 +99,6 @@ impl TimerStore {
                 flushed_to: Arc::new(AtomicU64::new(0)),
                 precision_ms,
             },
-            log,
             wheel,
             precision_ms,
             window_ms,
@@ -110,6 +110,8 @@ impl TimerStore {
             told: Arc::new(Told::new(read_to_ms, queue_offset)),
             entered_before: known.queue_offset,
             delivered_before_ms: read_to_ms,
+            entered_since: entered_since(&log, read_to_ms, precision_ms),
+            log,
         };
         store.entered(queue_offset);
         // Java forces its wheel once a second and not when it stops: the units near the end are linked again
@@ -173,6 +175,19 @@ impl TimerStore {
         })?;
         Ok(pending)
     }
+}
+
+/// The last slot of each message that was entered from `since_ms` on, by log offset.
+fn entered_since(log: &TimerLog, since_ms: i64, precision_ms: i64) -> HashMap<u64, i64> {
+    let mut entered = HashMap::new();
+    log.each_from(log.start_of(since_ms), |_, unit| {
+        if unit.written_ms >= since_ms {
+            let slot_ms = unit.due_ms() - unit.due_ms().rem_euclid(precision_ms);
+            let known = entered.entry(unit.log_offset.cast_unsigned()).or_insert(slot_ms);
+            *known = slot_ms.max(*known);
+        }
+    });
+    entered
 }
 
 /// Whether slots that are not delivered begin in front of the log.

@@ -467,6 +467,30 @@ fn a_unit_that_went_round_again_does_not_hide_what_was_entered_before_it() {
 }
 
 #[test]
+fn what_went_round_before_a_kill_is_known_by_its_later_slot() {
+    let due_ms = NOW_MS + 200 * HOUR_MS;
+    let mut bench = Bench::new();
+    let timer = bench.message(due_ms, false);
+    let Placed::Slot { slot_ms: first_ms, is_roll: true } = bench.timers.put(&timer, NOW_MS).unwrap() else {
+        panic!("it goes round");
+    };
+    bench.timers.next_due(first_ms + 1_000);
+    bench.flush();
+    assert_eq!(bench.timers.read_to_ms(), first_ms, "the slot is due");
+    let Placed::Slot { slot_ms: second_ms, .. } = bench.timers.put(&timer, first_ms).unwrap() else {
+        panic!("it goes round again");
+    };
+    // Two days later it would go elsewhere.
+    let mut bench = bench.reopen(second_ms);
+    assert_eq!(bench.timers.next_due(first_ms + 1_000), Some(first_ms), "the slot is not noted as passed");
+    assert!(bench.timers.went_round(timer.log_offset, first_ms));
+    assert!(!bench.timers.went_round(timer.log_offset, second_ms));
+    assert!(!bench.timers.went_round(timer.log_offset + 1, first_ms));
+    bench.timers.forget_rounds();
+    assert!(!bench.timers.went_round(timer.log_offset, first_ms));
+}
+
+#[test]
 fn a_look_from_outside_shows_what_waits() {
     let mut bench = Bench::new();
     bench.put(NOW_MS + 5_000, NOW_MS);
