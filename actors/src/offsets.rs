@@ -101,18 +101,8 @@ pub struct ResetOffsets {
     pub queue_offsets: BTreeMap<i32, i64>,
 }
 
-/// Let commits go back as far as `to`: the clients are told to go on from there. Sent by administration.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct SendBack {
-    /// Whose progress.
-    pub of: GroupQueue,
-    /// The next offset to consume.
-    pub to: i64,
-}
-
-/// A member of these groups is about to be told the offset of a queue at a time: it may go back there. Sent by
-/// SEARCH_OFFSET_BY_TIMESTAMP.
+/// A member of these groups is about to be told the offset of a queue at a time: it may go back there, whatever it
+/// commits before. Sent by SEARCH_OFFSET_BY_TIMESTAMP, and by resets that are told to clients.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct AskedBack {
@@ -398,14 +388,6 @@ impl Handler<ResetOffsets> for ConsumerOffsets {
         } else {
             Err(answers::full(&reset.group, &reset.topic, self.progress.queues_max()))
         }
-    }
-}
-
-impl Handler<SendBack> for ConsumerOffsets {
-    type Result = ();
-
-    fn handle(&mut self, SendBack { of, to }: SendBack, _: &mut Self::Context) {
-        self.progress.send_back(&of.group, &of.topic, of.queue_id, to);
     }
 }
 

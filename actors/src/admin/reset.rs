@@ -4,6 +4,7 @@
 //! - a reset holds until one pull or pop has taken it; commits that come in between are ignored;
 //! - an offset that is asked for by number lies within the queue, or the request is refused with its bounds;
 //! - clients are told (code 220) only without `useServerSideResetOffset`: else they learn of it with their next pull.
+//!   They commit what they held for ten seconds more, and then where they were told to go.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ use crate::cast::BrokerCast;
 use crate::directory::TopicView;
 use crate::groups::table::check_name;
 use crate::net::{Answer, Call, Refusal};
-use crate::offsets::{CloneGroup, GroupQueue, QueryOffset, ResetOffsets, SendBack, TopicsOfGroup};
+use crate::offsets::{AskedBack, CloneGroup, GroupQueue, QueryOffset, ResetOffsets, TopicsOfGroup};
 
 /// INVOKE_BROKER_TO_RESET_OFFSET.
 pub async fn reset_offset(cast: &BrokerCast, call: &Call) -> Answer {
@@ -89,15 +90,17 @@ async fn reset_clients(
     let mut queue_offsets =
         by_time(cast, topic.name.clone(), 0..topic.config.write_queue_nums, timestamp_ms).await?;
     for (queue_id, offset) in &mut queue_offsets {
-        let of = GroupQueue { group: group.clone(), topic: topic.name.clone(), queue_id: *queue_id };
-        let Some(committed) = cast.offsets.send(QueryOffset(of.clone())).await? else {
+        let (queue_id, topic) = (*queue_id, topic.name.clone());
+        let of = GroupQueue { group: group.clone(), topic: topic.clone(), queue_id };
+        let Some(committed) = cast.offsets.send(QueryOffset(of)).await? else {
             let remark = format!("THe consumer group <{group}> not exist");
             return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, remark));
         };
         if !is_force {
             *offset = committed.min(*offset);
         }
-        cast.offsets.send(SendBack { of, to: *offset }).await?;
+        let told = AskedBack { groups: vec![group.clone()], topic, queue_id, to: *offset };
+        cast.offsets.send(told).await?;
     }
     let told = named(cast, &topic.name, &queue_offsets);
     let queue_offset = |(queue, offset): (&MessageQueue, &i64)| {

@@ -346,8 +346,13 @@ fn without_resets_of_its_own_the_broker_tells_the_clients_and_lets_them_commit()
     assert_eq!((notice.code, notice.is_oneway()), (ResetConsumerClientOffset::CODE, true));
     let body: ResetOffsetBody = from_loose(&notice.body).unwrap();
     assert_eq!(body.offset_table.values().copied().collect::<Vec<_>>(), [0, 0, 0, 0]);
+    // It commits what it held for ten seconds more, and then where it was sent.
+    assert_eq!(commit(&mut member, 9).remark, None);
     assert_eq!(commit(&mut member, 0).remark, None);
     assert_eq!(progress(&mut member, GROUP), Some(0));
+    assert_eq!(commit(&mut member, 9).remark, None);
+    commit(&mut member, 0);
+    assert_eq!(progress(&mut member, GROUP), Some(9), "the way counts once");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Ways back that clients' own resets ask for.
+//! Ways back that clients' own resets ask for, and those that the broker tells them of.
 //! Java: `DefaultMQPushConsumerImpl.resetOffsetByTimeStamp`. It asks for the offset of each queue at a time, commits
-//! what it held for ten seconds more, and then commits the offset it was told.
+//! what it held for ten seconds more, and then commits the offset it was told. So it does when it is told by code 220.
 //!
 //! Invariants:
 //! - plain state: time is an argument;

@@ -1,6 +1,7 @@
 package interop;
 
 import java.util.List;
+import java.util.Properties;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
@@ -31,6 +32,9 @@ final class FilterScenarios {
         list.add("offset-reset-offline", "3.9 #83: a group without a member goes on at the time it was reset to", FilterScenarios::resetOffline);
         list.add("offset-reset-own", "3.8 #72: a consumer that resets itself to a time goes on there", 120, FilterScenarios::resetOwn);
         list.add("offset-seek-back", "a consumer that seeks back commits from there", FilterScenarios::seekBack);
+        list.suite("delivery");
+        list.add("offset-reset-told", "3.9 #83: a live member that the broker tells of a reset goes on at its time", 120,
+            FilterScenarios::resetTold);
         list.suite("restart");
         list.add("restart-keeps-filters", "SQL92 filters hold for what comes while the group is away", 90, FilterScenarios::restart);
     }
@@ -183,6 +187,34 @@ final class FilterScenarios {
         bed.admin.resetOffsetByTimestamp(topic, group, between, true);
         bed.pushing(group, topic, "*", inbox);
         inbox.awaitExactly(afterwards(), 40);
+    }
+
+    private static void resetsAtBroker(Bed bed, boolean isSo) throws Exception {
+        Properties setting = new Properties();
+        setting.setProperty("useServerSideResetOffset", String.valueOf(isSo));
+        bed.admin.updateBrokerConfig(bed.brokerAddress(), setting);
+    }
+
+    /** As brokers before 5.0 do it: the broker tells every member, which stops for ten seconds and commits where it was sent. */
+    private static void resetTold(Bed bed) throws Exception {
+        String topic = bed.topic(1);
+        String group = bed.name("g");
+        Inbox inbox = new Inbox();
+        long between = consumed(bed, topic, group, inbox);
+        bed.pushing(group, topic, "*", inbox);
+        Check.within(30, "20 committed", () -> committed(bed, group, topic) == 20);
+        // Until it is a member, and has the queue that it is to be told of.
+        Bed.send(bed.producer(), topic, "", "live", 1);
+        Check.within(30, "the message to the live member", () -> inbox.size() == 1);
+        bed.atEnd(() -> resetsAtBroker(bed, true));
+        resetsAtBroker(bed, false);
+        bed.admin.resetOffsetByTimestamp(topic, group, between, true);
+        Check.within(60, "11 messages once more", () -> inbox.size() >= 12);
+        TreeSet<String> wanted = afterwards();
+        wanted.add("live-0");
+        Check.equal(wanted, inbox.texts(), "the set of messages");
+        Check.equal(12, inbox.size(), "deliveries");
+        Check.within(30, "21 committed again", () -> committed(bed, group, topic) == 21);
     }
 
     /** The client stops for ten seconds for each of its topics, and begins again with the next rebalance. */
