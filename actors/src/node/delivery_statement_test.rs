@@ -71,10 +71,7 @@ fn what_waits_in_a_level_that_is_configured_no_more_comes_at_its_time() {
         stored(&client.produce(topic, 0, topic.as_bytes(), &format!("DELAY\u{1}{level}\u{2}")));
     }
     node.stop_and_wait().expect("a clean stop");
-    let mut config = small_broker(dir.path());
-    config.clock = NodeClock(clock.clone());
-    config.broker.as_mut().expect("a broker").store.delay_levels = "1s 2s".to_owned();
-    let node = Node::start(config).expect("it starts with fewer levels");
+    let node = start_broker_at(&clock, dir.path(), |part| part.store.delay_levels = "1s 2s".to_owned());
     for (number, topic, delay_ms) in [(0, "Third", 10_000), (1, "Last", 7_200_000)] {
         clock.advance_to(NOW_MS + delay_ms - 1001);
         // A connection that was silent for long is closed.
