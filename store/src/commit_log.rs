@@ -3,7 +3,7 @@
 //! Invariants:
 //! - there is one writer; queue offsets are given out here, in the order of the log;
 //! - a record never crosses a segment, and behind the last one eight bytes stay free for the blank;
-//! - bytes go to the file by `pwrite` and are read through its map: the system copies a batch into the page
+//! - bytes go to the file by `pwritev` and are read through its map: the system copies a batch into the page
 //!   cache for less than a first store to a mapped page costs (`cargo bench --bench pages`), and a disk
 //!   that fails is an error, not a signal;
 //! - behind the end of the log all is zero, so that nothing there ever looks like the next record;
@@ -19,6 +19,7 @@ pub mod numbering;
 pub mod recover;
 pub mod scan;
 
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -39,10 +40,8 @@ use crate::segments::Segments;
 /// as lost with the power when the log is recovered.
 pub const ZEROS_MAX: usize = 511;
 
-/// Bytes of several batches that go into one write.
-const STAGED_MAX_BYTES: usize = 256 << 10;
-/// A batch longer than this is written by itself: to copy it takes longer than one more write.
-const STAGED_EACH_MAX_BYTES: usize = 16 << 10;
+/// Batches that go into one write; the system takes 1024.
+const PIECES_MAX: usize = 512;
 /// Part of a segment, as a divisor, that may be left when the next one is ordered.
 const ORDER_AT: u64 = 2;
 /// With synchronous flush the file is filled with zeros up to whole steps of this many bytes where the preparer has
@@ -64,10 +63,8 @@ pub struct CommitLog {
     last_store_ms: i64,
     /// With synchronous flush: the blocks before this offset were written before.
     zeroed_to: u64,
-    /// Whether more batches follow that one write may store.
-    is_gathering: bool,
-    /// Bytes that follow the writer's position and are not written yet.
-    staged: Vec<u8>,
+    /// Bytes that follow the writer's position, have their place and are not written yet.
+    placed_bytes: usize,
 }
 
 /// What the log is made of; put together by `open`.
@@ -112,27 +109,40 @@ impl CommitLog {
             segment_bytes,
             last_store_ms: parts.last_store_ms,
             zeroed_to,
-            is_gathering: false,
-            staged: Vec::new(),
+            placed_bytes: 0,
         }
     }
 
-    /// Stores the records of several batches, by one write where they are small. One answer for each; `wrote` is told
-    /// how far the log is written as soon as it is.
+    /// Stores the records of several batches, those that stand in one segment by one write. One answer for each;
+    /// `wrote` is told how far the log is written as soon as it is.
     pub fn append_all<'a>(
         &mut self,
         batches: impl ExactSizeIterator<Item = &'a mut AppendBatch>,
         now_ms: i64,
         mut wrote: impl FnMut(u64),
     ) -> Vec<Result<Appended, StoreError>> {
-        self.is_gathering = batches.len() > 1;
         let mut appended = Vec::with_capacity(batches.len());
+        let mut placed: Vec<IoSlice<'a>> = Vec::with_capacity(batches.len().min(PIECES_MAX));
         for batch in batches {
-            appended.push(self.append(batch, now_ms));
+            if placed.len() == PIECES_MAX {
+                let _told_below = self.settle(&mut placed);
+            }
+            let admitted = self.admit(batch, now_ms);
+            let records = batch.records.len();
+            appended.push(match admitted {
+                Ok(()) if self.fitting(batch, 0) == records => {
+                    self.assign(batch, 0..records);
+                    self.placed_bytes += batch.bytes.len();
+                    let one = self.appended(batch, records, None);
+                    placed.push(IoSlice::new(&batch.bytes));
+                    Ok(one)
+                }
+                Ok(()) => self.settle(&mut placed).and_then(|()| self.store(batch)),
+                Err(error) => Err(error),
+            });
             wrote(self.wrote_to());
         }
-        self.is_gathering = false;
-        let _told_below = self.settle();
+        let _told_below = self.settle(&mut placed);
         wrote(self.wrote_to());
         // A write that failed may be that of any of them.
         for one in &mut appended {
@@ -156,18 +166,27 @@ impl CommitLog {
 
     /// Stores the records of `batch` and notes in it where they are. An error means that none is stored.
     pub fn append(&mut self, batch: &mut AppendBatch, now_ms: i64) -> Result<Appended, StoreError> {
+        self.admit(batch, now_ms)?;
+        self.store(batch)
+    }
+
+    /// Whether anything can be stored now; numbers the records that tell their offsets.
+    fn admit(&mut self, batch: &mut AppendBatch, now_ms: i64) -> Result<(), StoreError> {
         self.poison.check()?;
         self.space.check()?;
         // Store times never go back within a log: searches by time rely on it.
         self.last_store_ms = self.last_store_ms.max(now_ms);
-        if !batch.numbered.is_empty() {
-            numbering::number(batch)?;
-        }
+        if batch.numbered.is_empty() { Ok(()) } else { numbering::number(batch) }
+    }
+
+    /// Stores the records of a batch that was admitted, in as many segments as it takes.
+    fn store(&mut self, batch: &mut AppendBatch) -> Result<Appended, StoreError> {
         let mut next = 0;
         while next < batch.records.len() {
             let fitting = self.fitting(batch, next);
             let step = if fitting > next {
-                self.place(batch, next..fitting)
+                let bytes = self.assign(batch, next..fitting);
+                self.put(&mut [IoSlice::new(&batch.bytes[bytes])])
             } else {
                 self.next_segment(batch, next)
             };
@@ -210,7 +229,8 @@ impl CommitLog {
     /// Index behind the last record from `next` on that fits into the segment.
     fn fitting(&self, batch: &AppendBatch, next: usize) -> usize {
         let room = self.remaining();
-        let base = batch.records[next].start as usize;
+        let Some(first) = batch.records.get(next) else { return next };
+        let base = first.start as usize;
         let fits = |end: usize| end - base + BLANK_HEAD_BYTES <= room;
         if fits(batch.bytes.len()) {
             return batch.records.len();
@@ -218,8 +238,8 @@ impl CommitLog {
         next + batch.records[next..].iter().take_while(|record| fits(record.end())).count()
     }
 
-    /// Gives the records their offsets and stores them.
-    fn place(&mut self, batch: &mut AppendBatch, range: Range<usize>) -> Result<(), StoreError> {
+    /// Gives the records their offsets, and tells where in the batch their bytes are.
+    fn assign(&self, batch: &mut AppendBatch, range: Range<usize>) -> Range<usize> {
         let at = self.position();
         let records = &mut batch.records[range];
         let from = records.first().map_or(0, |record| record.start as usize);
@@ -231,50 +251,41 @@ impl CommitLog {
             let log_offset = i64::try_from(record.log_offset).expect("a log ends far below 2^63");
             fill_holes(&mut batch.bytes[start..end], record.queue_offset, log_offset, self.last_store_ms);
         }
-        self.put(&batch.bytes[from..to])
+        from..to
     }
 
-    /// Offset behind the last byte, staged ones included.
+    /// Offset behind the last byte, those included that have their place and are not written yet.
     fn position(&self) -> u64 {
-        self.writer.position() + self.staged.len() as u64
+        self.writer.position() + self.placed_bytes as u64
     }
 
     /// Bytes that still fit into the segment.
     fn remaining(&self) -> usize {
-        self.writer.remaining() - self.staged.len()
+        self.writer.remaining() - self.placed_bytes
     }
 
-    /// Stores `bytes`, or stages them if more follow.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        let is_small = bytes.len() <= STAGED_EACH_MAX_BYTES;
-        if self.is_gathering && is_small && self.staged.len() + bytes.len() <= STAGED_MAX_BYTES {
-            self.staged.extend_from_slice(bytes);
-            return Ok(());
-        }
-        self.settle()?;
-        self.write(bytes)?;
-        self.publish(self.writer.position() + bytes.len() as u64);
+    /// Writes what has its place.
+    fn settle(&mut self, placed: &mut Vec<IoSlice<'_>>) -> Result<(), StoreError> {
+        self.placed_bytes = 0;
+        let put = if placed.is_empty() { Ok(()) } else { self.put(placed) };
+        placed.clear();
+        put
+    }
+
+    /// Writes `pieces` at the position and publishes them.
+    fn put(&mut self, pieces: &mut [IoSlice<'_>]) -> Result<(), StoreError> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let end = self.writer.position() + len as u64;
+        self.write(pieces, end)?;
+        self.publish(end);
         Ok(())
     }
 
-    /// Writes what is staged.
-    fn settle(&mut self) -> Result<(), StoreError> {
-        if self.staged.is_empty() {
-            return Ok(());
-        }
-        let staged = std::mem::take(&mut self.staged);
-        self.write(&staged)?;
-        self.publish(self.writer.position() + staged.len() as u64);
-        self.staged = staged;
-        self.staged.clear();
-        Ok(())
-    }
-
-    /// Writes `bytes` at the position.
-    fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        let wrote = self.writer.write(bytes).and_then(|()| match self.flush {
+    /// Writes `pieces` from the position to `end`.
+    fn write(&mut self, pieces: &mut [IoSlice<'_>], end: u64) -> Result<(), StoreError> {
+        let wrote = self.writer.write_pieces(pieces).and_then(|()| match self.flush {
             FlushMode::Async => Ok(()),
-            FlushMode::Sync => self.zero_ahead(self.writer.position() + bytes.len() as u64),
+            FlushMode::Sync => self.zero_ahead(end),
         });
         wrote.map_err(|error| self.poison.set(error))
     }
@@ -306,14 +317,14 @@ impl CommitLog {
             return Err(StoreError::TooLong { what: "record", len, max: self.record_max_bytes() });
         }
         let end = self.writer.segment().end();
-        self.settle()?;
         // First the new segment, then the blank: without room for more, the log stays as it is.
         let Prepared { writer, filled_to } = self.preparer.take(end)?;
         let remaining = self.writer.remaining();
         if remaining > 0 {
             let word = u32::try_from(remaining).expect("a segment is shorter than 2 GiB");
             let head = blank_head(word);
-            self.write(&head[..head.len().min(remaining)])?;
+            let head = &head[..head.len().min(remaining)];
+            self.write(&mut [IoSlice::new(head)], self.writer.position() + head.len() as u64)?;
         }
         self.writer.publish(end);
         self.segments.push(Arc::clone(writer.segment()));
@@ -384,6 +395,27 @@ mod tests {
             });
             assert_eq!((walked.unwrap(), records), (end, 210));
         }
+    }
+
+    #[test]
+    fn empty_batches_and_more_than_one_write_takes_are_stored_in_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut opened = opened(&dir, FlushMode::Async);
+        let queue = opened.queues.open_or_create(Sample::TOPIC, 0).unwrap();
+        let mut batches: Vec<AppendBatch> = (0..3 * PIECES_MAX).map(|_| AppendBatch::default()).collect();
+        for (number, batch) in batches.iter_mut().enumerate().filter(|(number, _)| number % 3 > 0) {
+            Sample { queue_id: 0, fill: 1, body_bytes: number % 7 }.push(batch, &queue);
+        }
+        let appended = opened.log.append_all(batches.iter_mut(), 1, |_| ());
+        let stored: usize = appended.into_iter().map(|one| one.unwrap().records).sum();
+        let mut offsets = Vec::new();
+        let walked = opened.reader.walk::<()>(0, opened.log.wrote_to(), |record| {
+            offsets.push((record.queue_offset(), record.body().len()));
+            Ok(())
+        });
+        assert_eq!((walked, stored), (Ok(opened.log.wrote_to()), 2 * PIECES_MAX));
+        let bodies = (0..3 * PIECES_MAX).filter(|number| number % 3 > 0).map(|number| number % 7);
+        assert!(offsets.into_iter().eq((0..).zip(bodies)));
     }
 
     /// Wherever the sectors of the disk lie in a record.

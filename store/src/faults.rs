@@ -19,7 +19,7 @@ mod disk;
 mod refusal;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -72,23 +72,54 @@ pub(crate) fn pass<T>(op: Op, path: &Path, act: impl FnOnce() -> io::Result<T>) 
     Ok(done)
 }
 
-/// Writes all of `bytes` at `at`. A fault leaves half of them written, as a full or dying disk does.
-#[inline]
+/// Writes all of `bytes` at `at`.
 pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], at: u64) -> io::Result<()> {
-    let (front, back) = bytes.split_at(bytes.len() / 2);
+    write_pieces_at(file, path, &mut [IoSlice::new(bytes)], at)
+}
+
+/// Writes all of `pieces`, one behind the other, from `at` on. A fault leaves half of their bytes written, as a full or
+/// dying disk does.
+pub(crate) fn write_pieces_at(
+    file: &File,
+    path: &Path,
+    pieces: &mut [IoSlice<'_>],
+    at: u64,
+) -> io::Result<()> {
+    let whole = || pieces.iter().map(|piece| &**piece).collect::<Vec<&[u8]>>().concat();
     if let Err(refused) = refusal(Op::Write, path) {
-        file.write_all_at(front, at)?;
+        let whole = whole();
+        file.write_all_at(&whole[..whole.len() / 2], at)?;
         return Err(refused);
     }
     moment(When::Before, Op::Write, path);
     if cfg!(feature = "crash-points") {
+        let whole = whole();
+        let (front, back) = whole.split_at(whole.len() / 2);
         file.write_all_at(front, at)?;
         moment(When::Midst, Op::Write, path);
         file.write_all_at(back, at + front.len() as u64)?;
     } else {
-        file.write_all_at(bytes, at)?;
+        write_all_at(file, pieces, at)?;
     }
     moment(When::After, Op::Write, path);
+    Ok(())
+}
+
+/// Writes until all is written.
+fn write_all_at(file: &File, mut pieces: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
+    // Those in front that are empty are passed over.
+    IoSlice::advance_slices(&mut pieces, 0);
+    while !pieces.is_empty() {
+        match rustix::io::pwritev(file, pieces, at) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                at += written as u64;
+                IoSlice::advance_slices(&mut pieces, written);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! - a slice handed out keeps the map alive, also after the file is deleted.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ use crate::seen::Seen;
 
 /// What zeros are written from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// How many times they go into one write.
+const ZERO_PIECES: usize = 16;
 
 /// Bytes read from the file at a time.
 const FETCH_BYTES: usize = 64 << 10;
@@ -218,17 +220,14 @@ impl SegmentWriter {
 
     /// Writes `bytes` at the position through the file, whose map shows them too. They are not final yet.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        self.write_at(bytes, self.position())
+        self.write_pieces(&mut [IoSlice::new(bytes)])
     }
 
-    /// Writes `bytes` at `offset` through the file.
-    ///
-    /// # Panics
-    /// If what stands there is final.
-    pub(crate) fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
-        assert!(offset >= self.position(), "final bytes are never written again");
+    /// The same for `pieces`, one behind the other.
+    pub(crate) fn write_pieces(&mut self, pieces: &mut [IoSlice<'_>]) -> Result<(), StoreError> {
         let Segment { file, path, start, .. } = &*self.segment;
-        faults::write_at(file, path, bytes, offset - start).map_err(StoreError::io("write", path))
+        let at = self.position() - start;
+        faults::write_pieces_at(file, path, pieces, at).map_err(StoreError::io("write", path))
     }
 
     /// Writes zeros to `range` of the file.
@@ -236,10 +235,20 @@ impl SegmentWriter {
     /// # Panics
     /// If what stands there is final.
     pub(crate) fn write_zeros(&mut self, range: Range<u64>) -> Result<(), StoreError> {
+        assert!(range.start >= self.position(), "final bytes are never written again");
+        let Segment { file, path, start, .. } = &*self.segment;
         let mut at = range.start;
         while at < range.end {
-            let step = (range.end - at).min(ZEROS.len() as u64);
-            self.write_at(&ZEROS[..usize::try_from(step).expect("a step is short")], at)?;
+            let step = (range.end - at).min((ZERO_PIECES * ZEROS.len()) as u64);
+            let mut left = usize::try_from(step).expect("a step is short");
+            let mut pieces = [IoSlice::new(&[]); ZERO_PIECES];
+            for piece in &mut pieces {
+                let len = left.min(ZEROS.len());
+                *piece = IoSlice::new(&ZEROS[..len]);
+                left -= len;
+            }
+            faults::write_pieces_at(file, path, &mut pieces, at - start)
+                .map_err(StoreError::io("write", path))?;
             at += step;
         }
         Ok(())
