@@ -33,7 +33,7 @@ use troupemq_codec::message::message_id::UniqueIdText;
 use troupemq_codec::message::properties::{UNIQ_KEY, put_property};
 use troupemq_codec::message::{NewRecord, PropertiesView};
 use troupemq_codec::request::{
-    GetRouteinfoByTopic, PullMessageReplyHeader, SendReply, SendView, StoredAt, StoredReplies,
+    GetRouteinfoByTopic, PullMessageReplyHeader, SendReply, SendView, StoredAt, StoredReplies, StoredUsually,
 };
 use troupemq_codec::route::{BrokerData, QueueData, TopicRouteData};
 use troupemq_codec::{Command, CommandView, HeaderForm, Request, ResponseCode, Text};
@@ -362,21 +362,28 @@ impl Session {
         }
         for (slot, record) in self.slots.drain(..).zip(&self.batch.records) {
             let place = self.shared.places.of(record.log_offset);
+            let unique_id = match &slot.uniq_key {
+                UniqKey::Made(id) => id.as_str(),
+                UniqKey::Theirs(key) => key.as_str(),
+            };
+            let usually = StoredUsually {
+                message_id: place.as_bytes(),
+                queue_id: slot.queue_id,
+                queue_offset: record.queue_offset,
+                unique_id: unique_id.as_bytes(),
+            };
+            let replies = &self.shared.replies;
+            if slot.form == HeaderForm::Json && replies.encode(slot.opaque, &usually, &mut self.out) {
+                continue;
+            }
             let stored = StoredAt {
                 message_id: place.as_str(),
                 queue_id: slot.queue_id,
                 queue_offset: record.queue_offset,
-                transaction_id: Some(match &slot.uniq_key {
-                    UniqKey::Made(id) => id.as_str(),
-                    UniqKey::Theirs(key) => key.as_str(),
-                }),
+                transaction_id: Some(unique_id),
                 batch_unique_id: None,
                 recall_handle: None,
             };
-            let is_json = slot.form == HeaderForm::Json;
-            if is_json && self.shared.replies.encode(slot.opaque, &stored, &mut self.out) {
-                continue;
-            }
             let head = Head::answer(ResponseCode::SUCCESS, slot.opaque, slot.form);
             SendReply { head, region: "DefaultRegion", trace_on: true, stored: Some(stored) }
                 .encode(&mut self.out);

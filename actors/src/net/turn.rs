@@ -28,15 +28,15 @@ pub(crate) struct Turn {
     ends: Gathered,
 }
 
-/// What is left to do with a frame that was looked at.
+/// What is left to do with a frame that was looked at: mostly nothing, so it is small.
 enum Left {
     Nothing,
     /// The bench is full.
     HandIn,
     /// A send for which somebody must be asked first.
-    Send(Wanted),
+    Send(Box<Wanted>),
     /// A request that is neither a send nor a pull.
-    Call(Command),
+    Call(Box<Command>),
 }
 
 /// A frame, without its length word.
@@ -101,8 +101,8 @@ impl Turn {
                 self.hand_in_sends().await;
                 Ok(())
             }
-            Left::Send(wanted) => self.take_in_later(&came, wanted).await,
-            Left::Call(command) => self.call(command).await,
+            Left::Send(wanted) => self.take_in_later(&came, *wanted).await,
+            Left::Call(command) => self.call(*command).await,
         }
     }
 
@@ -122,7 +122,7 @@ impl Turn {
                 let benches = &self.wire.hall.benches;
                 let bench = self.bench.get_or_insert_with(|| benches.borrow_mut().take());
                 match bench.take_in(cast, &self.wire, &view, came.body(&view)) {
-                    Some(wanted) => Ok(Left::Send(wanted)),
+                    Some(wanted) => Ok(Left::Send(Box::new(wanted))),
                     None if bench.is_full() => Ok(Left::HandIn),
                     None => Ok(Left::Nothing),
                 }
@@ -131,7 +131,7 @@ impl Turn {
                 crate::pull::first(&self.wire, cast, came, &view);
                 Ok(Left::Nothing)
             }
-            _ => Ok(Left::Call(came.command(&view))),
+            _ => Ok(Left::Call(Box::new(came.command(&view)))),
         }
     }
 

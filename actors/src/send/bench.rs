@@ -441,10 +441,11 @@ impl Bench {
         check_keys(&place.topic.config, PropertiesView(piece.properties))?;
         let now_ms = *self.now_ms.get_or_insert_with(|| cast.now_ms());
         let made_id = marks.uniq_key.is_none().then(|| cast.ids.next(now_ms));
-        if let Some(id) = &made_id {
-            put_property(made, UNIQ_KEY, id.as_str());
+        let made_id = made_id.as_ref().map(|id| id.as_str());
+        if let Some(id) = made_id {
+            put_property(made, UNIQ_KEY, id);
         }
-        let id = marks.uniq_key.or(made_id.as_ref().map(|id| id.as_str())).unwrap_or_default();
+        let id = marks.uniq_key.or(made_id).unwrap_or_default();
         let again = send.reconsume_times.unwrap_or(0);
         // What comes in a batch waits for nothing either: clients refuse to send such.
         let wish = if is_dead || send.is_batch { Wish::default() } else { marks.wish(id, again > 0) };

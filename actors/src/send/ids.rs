@@ -90,7 +90,12 @@ impl PlaceIds {
 impl PlaceId {
     /// The id as text.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.text[..self.len]).expect("ids are hexadecimal digits")
+        std::str::from_utf8(self.as_bytes()).expect("ids are hexadecimal digits")
+    }
+
+    /// The bytes of that text.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.len]
     }
 }
 

@@ -7,7 +7,7 @@
 
 use bytes::BytesMut;
 use troupemq_codec::command::Head;
-use troupemq_codec::request::{SendReply, StoredAt};
+use troupemq_codec::request::{SendReply, StoredAt, StoredUsually};
 use troupemq_codec::{HeaderForm, ResponseCode};
 use troupemq_store::AppendBatch;
 
@@ -35,6 +35,19 @@ pub(super) fn done(
     };
     let records = &batch.records[slot.records.clone()];
     let first = records.first().expect("a send that was taken in has a record");
+    let is_usual = code == ResponseCode::SUCCESS && slot.form == HeaderForm::Json && slot.recall.is_none();
+    if let (true, [one], UniqKey::Stored(range)) = (is_usual, records, &slot.uniq_key) {
+        let message_id = cast.message_ids.of(one.log_offset);
+        let stored = StoredUsually {
+            message_id: message_id.as_bytes(),
+            queue_id: slot.queue_id,
+            queue_offset: one.queue_offset,
+            unique_id: &batch.bytes_of(one)[range.clone()],
+        };
+        if cast.stored_replies.encode(slot.opaque, &stored, out) {
+            return;
+        }
+    }
     let (transaction_id, batch_unique_id) = match &slot.uniq_key {
         UniqKey::Stored(range) => {
             let key = &batch.bytes_of(first)[range.clone()];
@@ -53,10 +66,6 @@ pub(super) fn done(
             batch_unique_id,
             recall_handle: slot.recall.as_deref(),
         };
-        let is_usual = code == ResponseCode::SUCCESS && slot.form == HeaderForm::Json;
-        if is_usual && cast.stored_replies.encode(slot.opaque, &stored, out) {
-            return;
-        }
         let head = Head::answer(code, slot.opaque, slot.form);
         let (region, trace_on) = (&cast.region, cast.trace_on);
         SendReply { head, region, trace_on, stored: Some(stored) }.encode(out);

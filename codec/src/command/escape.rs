@@ -23,8 +23,8 @@ pub(crate) fn escape(text: &str, out: &mut impl BufMut) {
 }
 
 /// Whether [`escape`] writes the text as it is.
-pub(crate) fn is_plain(text: &str) -> bool {
-    first_escape(text.as_bytes()).is_none()
+pub(crate) fn is_plain(text: &[u8]) -> bool {
+    first_escape(text).is_none()
 }
 
 /// Writes it in pure ASCII: everything beyond becomes `\uXXXX`.

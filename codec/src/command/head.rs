@@ -243,12 +243,14 @@ pub(crate) fn put_json_frame(pieces: &[&[u8]], end: &[u8], out: &mut BytesMut) {
 pub(crate) fn digits_of(number: i64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut left = number.unsigned_abs();
     let mut used = 0usize;
-    for place in room.iter_mut().rev() {
-        let [.., digit] = (left % 10).to_be_bytes();
-        *place = b'0' | digit;
-        left /= 10;
-        used = used.saturating_add(1);
+    for pair in room.as_rchunks_mut::<2>().1.iter_mut().rev() {
+        // Two digits for each division.
+        let [.., two] = (left % 100).to_be_bytes();
+        *pair = [b'0'.wrapping_add(two / 10), b'0'.wrapping_add(two % 10)];
+        left /= 100;
+        used = used.saturating_add(2);
         if left == 0 {
+            used = used.saturating_sub(usize::from(two < 10));
             break;
         }
     }

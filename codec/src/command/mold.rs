@@ -119,12 +119,13 @@ impl Mold {
         if header.len() != self.header.len() {
             return false;
         }
-        let (words, rest) = header.as_chunks::<8>();
-        let (old_words, old_rest) = self.header.as_chunks::<8>();
-        let (free_words, free_rest) = self.free.as_chunks::<8>();
-        let mut triples = words.iter().zip(old_words).zip(free_words);
-        triples.all(|((word, old), free)| word == old || are_alike(word, old, free))
-            && are_alike(rest, old_rest, free_rest)
+        // Long pieces first: most are the same.
+        let (pieces, rest) = header.as_chunks::<32>();
+        let (old_pieces, old_rest) = self.header.as_chunks::<32>();
+        let (free_pieces, free_rest) = self.free.as_chunks::<32>();
+        let mut triples = pieces.iter().zip(old_pieces).zip(free_pieces);
+        triples.all(|((piece, old), free)| piece == old || are_words_alike(piece, old, free))
+            && are_words_alike(rest, old_rest, free_rest)
     }
 
     /// What a header says that is like the mold; false if its numbers are too large.
@@ -136,20 +137,27 @@ impl Mold {
         let text = header.get(self.text.clone()).and_then(|text| std::str::from_utf8(text).ok());
         let (Some(opaque), Some(text)) = (opaque, text) else { return false };
         self.misses = 0;
-        *parsed = Parsed {
-            code: self.code,
-            language: self.language,
-            version: self.version,
-            opaque,
-            opaque_at: self.opaque,
-            flag: self.flag,
-            remark: self.remark,
-            fields: self.fields.clone(),
-            text,
-            text_at: self.text.start,
-        };
+        parsed.code = self.code;
+        parsed.language = self.language;
+        parsed.version = self.version;
+        parsed.opaque = opaque;
+        parsed.opaque_at = self.opaque;
+        parsed.flag = self.flag;
+        parsed.remark = self.remark;
+        // Most of the room for fields is empty: that is not moved.
+        parsed.fields.clone_from(&self.fields);
+        (parsed.text, parsed.text_at) = (text, self.text.start);
         true
     }
+}
+
+fn are_words_alike(new: &[u8], old: &[u8], free: &[Free]) -> bool {
+    let (words, rest) = new.as_chunks::<8>();
+    let (old_words, old_rest) = old.as_chunks::<8>();
+    let (free_words, free_rest) = free.as_chunks::<8>();
+    let mut triples = words.iter().zip(old_words).zip(free_words);
+    triples.all(|((word, old), free)| word == old || are_alike(word, old, free))
+        && are_alike(rest, old_rest, free_rest)
 }
 
 fn are_alike(new: &[u8], old: &[u8], free: &[Free]) -> bool {

@@ -53,7 +53,7 @@ pub(crate) struct FieldSpan {
 }
 
 /// All fields of a header in their order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct FieldSpans {
     inline: [FieldSpan; INLINE_FIELDS],
     len: usize,
@@ -83,6 +83,30 @@ impl FieldSpans {
     }
 }
 
+impl Clone for FieldSpans {
+    fn clone(&self) -> FieldSpans {
+        let mut clone = FieldSpans::default();
+        clone.clone_from(self);
+        clone
+    }
+
+    /// Copies what is there, and none of the room that is left.
+    fn clone_from(&mut self, other: &FieldSpans) {
+        let fields = other.inline.get(..other.len).unwrap_or_default();
+        self.inline.get_mut(..fields.len()).unwrap_or_default().copy_from_slice(fields);
+        self.len = fields.len();
+        self.more.clone_from(&other.more);
+    }
+}
+
+impl PartialEq for FieldSpans {
+    fn eq(&self, other: &FieldSpans) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for FieldSpans {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +119,12 @@ mod tests {
         }
         assert_eq!(spans.len(), 60);
         assert!(spans.iter().map(|field| field.key.range().start).eq(0..60));
+        let mut other = FieldSpans::default();
+        for fewer in [&spans, &FieldSpans::default()] {
+            other.clone_from(fewer);
+            assert_eq!((&other, other.len()), (fewer, fewer.len()));
+            assert_eq!(fewer.clone(), *fewer);
+        }
         assert!(spans.iter().all(|field| field.value.has_escapes() && field.value.range().end == 70));
     }
 }

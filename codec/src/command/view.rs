@@ -131,14 +131,16 @@ impl<'a> CommandView<'a> {
 
     /// The values whose keys `place` gives a place, each in its place; of equal keys the last counts. Looks at
     /// the values that are wanted only.
+    #[inline]
     pub fn pick<const N: usize>(&self, place: impl Fn(&[u8]) -> Option<usize>) -> [Option<Value<'a>>; N] {
         let mut found = [None; N];
-        for field in self.parsed.fields.iter() {
+        // From within: the loop over two rows of fields looks at each step which one it is in.
+        self.parsed.fields.iter().for_each(|field| {
             let key = self.header.get(field.key.range()).unwrap_or_default();
             if let Some(slot) = place(key).and_then(|place| found.get_mut(place)) {
                 *slot = Some(self.value_at(field.value));
             }
-        }
+        });
         found
     }
 
@@ -155,6 +157,7 @@ impl<'a> CommandView<'a> {
         self.parsed.remark
     }
 
+    #[inline]
     pub(super) fn value_at(&self, span: Span) -> Value<'a> {
         let range = span.range();
         let in_text =

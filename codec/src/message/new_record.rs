@@ -66,13 +66,17 @@ impl NewRecord<'_> {
 
     /// Bytes of the encoded record.
     pub fn encoded_len(&self) -> usize {
+        self.len_with(self.properties_len())
+    }
+
+    fn len_with(&self, properties_len: usize) -> usize {
         RECORD_MIN_BYTES
             .saturating_add(usize::from(self.is_v2()))
             .saturating_add(extra_host_bytes(self.born_host))
             .saturating_add(extra_host_bytes(self.store_host))
             .saturating_add(self.body.len())
             .saturating_add(self.topic.len())
-            .saturating_add(self.properties_len())
+            .saturating_add(properties_len)
     }
 
     /// Bytes of the stored property text.
@@ -94,7 +98,7 @@ impl NewRecord<'_> {
         let properties_len = self.properties_len();
         let properties_word = word16("properties", properties_len)?;
         let topic_word = word16("topic", self.topic.len())?;
-        let total = self.encoded_len();
+        let total = self.len_with(properties_len);
         let total_word = word32("record", total)?;
         let body_word = word32("body", self.body.len())?;
         let magic = if self.is_v2() { MAGIC_V2 } else { MAGIC_V1 };

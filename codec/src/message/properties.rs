@@ -102,6 +102,10 @@ impl<'a> PropertiesView<'a> {
         let mut start = 0;
         for end in memchr::memchr_iter(PAIR_END, self.0).chain([self.0.len()]) {
             let piece = self.0.get(start..end).unwrap_or_default();
+            start = end.saturating_add(1);
+            if piece.is_empty() {
+                continue;
+            }
             for (slot, name) in slots.iter_mut().zip(names) {
                 let name = name.as_ref().as_bytes();
                 if piece.get(name.len()) != Some(&NAME_END) || !piece.starts_with(name) || name.is_empty() {
@@ -112,7 +116,6 @@ impl<'a> PropertiesView<'a> {
                     *slot = std::str::from_utf8(value).ok();
                 }
             }
-            start = end.saturating_add(1);
         }
     }
 

@@ -291,6 +291,19 @@ pub struct StoredAt<'a> {
     pub recall_handle: Option<&'a str>,
 }
 
+/// Where a message was stored that has a unique id and nothing else to tell. Ids are text, as bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredUsually<'a> {
+    /// The offset id.
+    pub message_id: &'a [u8],
+    /// The queue that was used.
+    pub queue_id: i32,
+    /// Its place there.
+    pub queue_offset: i64,
+    /// The unique id.
+    pub unique_id: &'a [u8],
+}
+
 impl SendReply<'_> {
     /// Appends the whole frame; there is no body.
     pub fn encode(&self, out: &mut BytesMut) {
@@ -341,26 +354,21 @@ impl StoredReplies {
     }
 
     /// Appends the frame of the answer to the request with this `opaque`, as [`SendReply::encode`] would. False if
-    /// it has something to say that most answers do not: then nothing was written.
-    pub fn encode(&self, opaque: i32, stored: &StoredAt<'_>, out: &mut BytesMut) -> bool {
-        let (Some(unique_id), None, None) =
-            (stored.transaction_id, stored.batch_unique_id, stored.recall_handle)
-        else {
-            return false;
-        };
-        if !is_plain(unique_id) {
+    /// the unique id must be escaped: then nothing was written.
+    pub fn encode(&self, opaque: i32, stored: &StoredUsually<'_>, out: &mut BytesMut) -> bool {
+        if !is_plain(stored.unique_id) {
             return false;
         }
         let (mut queue_id, mut queue_offset, mut number) = Default::default();
         let pieces: [&[u8]; 10] = [
             &self.head,
-            stored.message_id.as_bytes(),
+            stored.message_id,
             br#"","queueId":""#,
             digits_of(stored.queue_id.into(), &mut queue_id),
             br#"","queueOffset":""#,
             digits_of(stored.queue_offset, &mut queue_offset),
             br#"","transactionId":""#,
-            unique_id.as_bytes(),
+            stored.unique_id,
             self.tail,
             digits_of(opaque.into(), &mut number),
         ];
@@ -452,31 +460,33 @@ mod tests {
 
     #[test]
     fn an_answer_made_of_common_parts_has_the_bytes_of_one_that_is_encoded() {
+        let (message_id, unique_id) =
+            ("7F00000100002A9F000000000012D687", "7F00000110424E0E2F2A93B109210000");
+        let (queue_id, queue_offset) = (3, 1_234_567_890_123);
+        let usual = StoredUsually {
+            message_id: message_id.as_bytes(),
+            queue_id,
+            queue_offset,
+            unique_id: unique_id.as_bytes(),
+        };
         let plain = StoredAt {
-            message_id: "7F00000100002A9F000000000012D687",
-            queue_id: 3,
-            queue_offset: 1_234_567_890_123,
-            transaction_id: Some("7F00000110424E0E2F2A93B109210000"),
+            message_id,
+            queue_id,
+            queue_offset,
+            transaction_id: Some(unique_id),
             batch_unique_id: None,
             recall_handle: None,
         };
         for (region, trace_on, opaque) in [("DefaultRegion", true, 7), ("a \"b\"", false, i32::MIN)] {
             let (mut made, mut encoded) = (BytesMut::new(), BytesMut::new());
-            assert!(StoredReplies::new(region, trace_on).encode(opaque, &plain, &mut made));
+            assert!(StoredReplies::new(region, trace_on).encode(opaque, &usual, &mut made));
             let head = Head::answer(ResponseCode::SUCCESS, opaque, HeaderForm::Json);
             SendReply { head, region, trace_on, stored: Some(plain) }.encode(&mut encoded);
             assert_eq!(made, encoded);
         }
-        let replies = StoredReplies::new("r", true);
-        for rare in [
-            StoredAt { transaction_id: Some("a\"b"), ..plain },
-            StoredAt { transaction_id: None, ..plain },
-            StoredAt { batch_unique_id: Some("b"), ..plain },
-            StoredAt { recall_handle: Some("h"), ..plain },
-        ] {
-            let mut out = BytesMut::new();
-            assert!(!replies.encode(1, &rare, &mut out) && out.is_empty());
-        }
+        let mut out = BytesMut::new();
+        let rare = StoredUsually { unique_id: b"a\"b", ..usual };
+        assert!(!StoredReplies::new("r", true).encode(1, &rare, &mut out) && out.is_empty());
     }
 
     #[test]
