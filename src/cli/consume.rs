@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
-use troupemq::{Deliveries, Delivery, Received};
+use troupemq::{ClientError, Deliveries, Delivery, Received};
 
 use super::output::Output;
 use super::show::Shown;
@@ -76,6 +76,9 @@ impl std::str::FromStr for From {
 impl Consume {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.cluster.connect().await?;
+        if let Err(ClientError::NoRoute { .. }) = client.queues(&self.topic).await {
+            tracing::warn!(topic = %self.topic, "nobody has this topic yet: it is waited for");
+        }
         let mut consumer = client.consumer(&self.group).subscribe(&self.topic, &self.tags).trace(self.trace);
         consumer = match self.from {
             From::First => consumer.from_first(),
@@ -120,10 +123,7 @@ impl Consume {
         settle(&mut output, &mut unsettled).await
     }
 
-    async fn wait(
-        &self,
-        deliveries: &mut Deliveries,
-    ) -> Option<Option<Result<Delivery, troupemq::ClientError>>> {
+    async fn wait(&self, deliveries: &mut Deliveries) -> Option<Option<Result<Delivery, ClientError>>> {
         match self.idle {
             Some(seconds) => timeout(Duration::from_secs(seconds), deliveries.next()).await.ok(),
             None => Some(deliveries.next().await),

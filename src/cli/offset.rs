@@ -1,6 +1,7 @@
 //! `troupemq offset`: how far groups are, and where they are to go on.
 //!
 //! Invariants:
+//! - a group that no broker knows is told by the exit code, not by an empty table;
 //! - a reset says for every queue where the group goes on;
 //! - where to go must be said: there is no default that could skip or repeat messages by accident.
 
@@ -110,8 +111,11 @@ impl Offset {
         match self {
             Offset::Show(show) => {
                 let admin = show.asked.cluster.connect().await?.admin();
-                let stats = admin.progress(&show.group, show.topic.as_deref()).await?;
-                show.asked.form.print(&progress_lines(&stats))
+                let lines = progress_lines(&admin.progress(&show.group, show.topic.as_deref()).await?);
+                if lines.is_empty() && !admin.groups().await?.contains_key(show.group.as_str()) {
+                    return Err(Failure::NotFound(format!("no broker knows group {}", show.group)));
+                }
+                show.asked.form.print(&lines)
             }
             Offset::Reset(reset) => reset.run().await,
             Offset::Clone(copy) => {

@@ -60,6 +60,10 @@ fn a_group_is_followed_reset_and_copied() {
     assert!(json.contains(r#"{"topic":"orders","brokerName":"b","queueId":0,"committed":1,"#), "{json}");
     done(&format!("group delete {flag} g"));
     assert_eq!(failed(&format!("group show {flag} g")).0, Some(5));
+    assert_eq!(failed(&format!("offset show {flag} g")).0, Some(5));
+    let waiting = crate::daemon::run(&format!("consume {flag} -t nowhere --idle 1"), "");
+    assert_eq!((waiting.code, &*waiting.stdout), (Some(0), ""));
+    assert!(waiting.stderr.contains("nobody has this topic yet") && waiting.stderr.contains("nowhere"));
 }
 
 #[test]

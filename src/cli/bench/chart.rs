@@ -27,21 +27,22 @@ type Curve<'a> = (&'a str, fn(&Step) -> f64);
 
 /// The page; `load` says what the load looked like.
 pub(super) fn page(steps: &[Step], verdict: &str, load: &str) -> String {
+    let shares: [Curve<'_>; 4] = [
+        ("processors", |step| step.usage.processor_percent),
+        ("memory", |step| step.usage.memory_percent),
+        ("disk wait", |step| step.usage.disk_wait_percent),
+        ("network", |step| step.usage.network_percent.unwrap_or_default()),
+    ];
+    // Where the kernel knows no speed there is no share of it.
+    let is_speed_known = steps.iter().any(|step| step.usage.network_percent.is_some());
+    let shares = if is_speed_known { &shares[..] } else { &shares[..3] };
     let drawings: [(&str, &[Curve<'_>]); 4] = [
         (
             "Stored messages a second",
             &[("stored", |step| float(step.stored)), ("due", |step| float(step.rate))],
         ),
         ("Latency in ms", &[("p50", |step| step.p50_ms), ("p99", |step| step.p99_ms)]),
-        (
-            "Shares in per cent",
-            &[
-                ("processors", |step| step.usage.processor_percent),
-                ("memory", |step| step.usage.memory_percent),
-                ("disk wait", |step| step.usage.disk_wait_percent),
-                ("network", |step| step.usage.network_percent.unwrap_or_default()),
-            ],
-        ),
+        ("Shares in per cent", shares),
         (
             "Megabytes a second",
             &[
@@ -81,6 +82,16 @@ fn float(count: u64) -> f64 {
     count as f64
 }
 
+/// A value with few digits.
+fn short(value: f64) -> String {
+    match value {
+        _ if value >= 1e6 => format!("{:.1}M", value / 1e6),
+        _ if value >= 1e4 => format!("{:.0}k", value / 1e3),
+        _ if value >= 100.0 => format!("{value:.0}"),
+        _ => format!("{value:.1}"),
+    }
+}
+
 /// Curves over the rate, on a logarithmic axis: every step is as far from the next.
 fn drawing(steps: &[Step], curves: &[Curve<'_>]) -> String {
     let rates: Vec<f64> = steps.iter().map(|step| float(step.rate).max(1.0).ln()).collect();
@@ -98,7 +109,10 @@ fn drawing(steps: &[Step], curves: &[Curve<'_>]) -> String {
     );
     push(
         &mut svg,
-        format_args!("<text x=\"4\" y=\"{MARGIN}\">{top:.4}</text><text x=\"4\" y=\"{bottom}\">0</text>"),
+        format_args!(
+            "<text x=\"4\" y=\"{MARGIN}\">{}</text><text x=\"4\" y=\"{bottom}\">0</text>",
+            short(top)
+        ),
     );
     for step in [steps.first(), steps.last()].into_iter().flatten() {
         let at = x(float(step.rate).max(1.0).ln());
@@ -139,6 +153,12 @@ mod tests {
     use crate::cli::bench::usage::Usage;
 
     #[test]
+    fn values_at_the_axis_are_short() {
+        let shown = [0.04, 90.18, 100.0, 9999.0, 22_500.0, 1_234_567.0].map(short);
+        assert_eq!(shown, ["0.0", "90.2", "100", "9999", "22k", "1.2M"]);
+    }
+
+    #[test]
     fn the_page_has_every_step_and_nothing_from_elsewhere() {
         let usage = Usage::default();
         let step = |rate| Step {
@@ -152,7 +172,7 @@ mod tests {
             usage,
         };
         let page = page(&[step(1000), step(1500), step(2250)], "2250 messages/s are safe", "4 connections");
-        assert_eq!((page.matches("<polyline").count(), page.matches("<circle").count()), (10, 30));
+        assert_eq!((page.matches("<polyline").count(), page.matches("<circle").count()), (9, 27));
         let told = [
             "<td>1500</td>",
             "2250 messages/s are safe",

@@ -245,8 +245,8 @@ fn step(rate: u64, unanswered: u64, report: &Report, usage: Usage) -> Step {
 
 fn said(verdict: &Verdict) -> String {
     match (verdict.safe_rate, verdict.end) {
-        (0, Some(end)) => format!("no rate is safe: {end} ends the first step"),
-        (rate, Some(end)) => format!("{rate} messages/s are safe; above, {end} ends it"),
+        (0, Some(end)) => format!("no rate is safe; what ends the first step: {end}"),
+        (rate, Some(end)) => format!("{rate} messages/s are safe; what ends it above that: {end}"),
         (rate, None) => format!("{rate} messages/s are safe; no bound was reached"),
     }
 }
@@ -296,8 +296,9 @@ mod tests {
     #[test]
     fn the_verdict_names_the_rate_and_what_ends_it() {
         let verdict = |safe_rate, end| said(&Verdict { safe_rate, end });
-        assert_eq!(verdict(1500, Some(End::Latency)), "1500 messages/s are safe; above, the latency ends it");
-        assert_eq!(verdict(0, Some(End::Memory)), "no rate is safe: the memory ends the first step");
+        let above = "1500 messages/s are safe; what ends it above that: the latency";
+        assert_eq!(verdict(1500, Some(End::Latency)), above);
+        assert_eq!(verdict(0, Some(End::Memory)), "no rate is safe; what ends the first step: the memory");
         assert_eq!(verdict(9, None), "9 messages/s are safe; no bound was reached");
     }
 }

@@ -74,16 +74,17 @@ pub(in crate::cli) fn keys() -> Vec<Key> {
         all.extend(documented.into_iter().map(|(name, about)| Key {
             part,
             default: table.remove(&name).unwrap_or(Value::Null),
-            is_reloadable: match part {
-                Part::Broker => RELOADABLE.contains(&name.as_str()),
-                Part::Store => troupemq_store::config::RELOADABLE.contains(&name.as_str()),
-                _ => false,
-            },
+            is_reloadable: matches!(part, Part::Broker | Part::Store) && is_reloadable(&name),
             about,
             name,
         }));
     }
     all
+}
+
+/// Whether a key of the broker or its store may change while the daemon runs; one that both have is one setting.
+fn is_reloadable(name: &str) -> bool {
+    RELOADABLE.contains(&name) || troupemq_store::config::RELOADABLE.contains(&name)
 }
 
 /// Names and documentation of the fields of a struct.
@@ -128,7 +129,10 @@ mod tests {
         }
         let size = keys.iter().find(|key| key.name == "maxMessageSize").expect("it is a key");
         assert_eq!((size.part, &size.default), (Part::Broker, &Value::from(4 << 20)));
-        assert!(size.is_reloadable);
+        assert!(
+            keys.iter().filter(|key| key.name == size.name).all(|key| key.is_reloadable),
+            "it is one setting"
+        );
         assert!(size.about.contains("in bytes"), "{}", size.about);
         let reserved = keys.iter().find(|key| key.name == "fileReservedTime").expect("it is a key");
         assert!(reserved.part == Part::Store && reserved.is_reloadable);
