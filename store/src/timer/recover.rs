@@ -110,7 +110,7 @@ impl TimerStore {
             told: Arc::new(Told::new(read_to_ms, queue_offset)),
             entered_before: known.queue_offset,
             delivered_before_ms: read_to_ms,
-            entered_since: entered_since(&log, read_to_ms, precision_ms),
+            entered_since: entered_since(&log, read_to_ms, precision_ms)?,
             log,
         };
         store.entered(queue_offset);
@@ -178,16 +178,16 @@ impl TimerStore {
 }
 
 /// The last slot of each message that was entered from `since_ms` on, by log offset.
-fn entered_since(log: &TimerLog, since_ms: i64, precision_ms: i64) -> HashMap<u64, i64> {
+fn entered_since(log: &TimerLog, since_ms: i64, precision_ms: i64) -> Result<HashMap<u64, i64>, StoreError> {
     let mut entered = HashMap::new();
-    log.each_from(log.start_of(since_ms), |_, unit| {
+    log.each_from(log.start_of(since_ms)?, |_, unit| {
         if unit.written_ms >= since_ms {
             let slot_ms = unit.due_ms() - unit.due_ms().rem_euclid(precision_ms);
             let known = entered.entry(unit.log_offset.cast_unsigned()).or_insert(slot_ms);
             *known = slot_ms.max(*known);
         }
-    });
-    entered
+    })?;
+    Ok(entered)
 }
 
 /// Whether slots that are not delivered begin in front of the log.
