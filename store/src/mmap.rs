@@ -224,6 +224,11 @@ impl WordMap {
         unsafe { self.raw.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
     }
 
+    /// Whether every page of `range` is in memory, so that reading it waits for no disk.
+    pub fn is_resident(&self, range: Range<usize>) -> bool {
+        is_resident(&self.raw, range)
+    }
+
     /// Whether the system reads more than the page that is needed, in the hope that it is wanted next.
     pub fn read_ahead(&self, more: bool) -> io::Result<()> {
         self.raw.advise(if more { Advice::Normal } else { Advice::Random })
