@@ -409,11 +409,11 @@ mod tests {
         let appended = opened.log.append_all(batches.iter_mut(), 1, |_| ());
         let stored: usize = appended.into_iter().map(|one| one.unwrap().records).sum();
         let mut offsets = Vec::new();
-        let walked = opened.reader.walk::<()>(0, opened.log.wrote_to(), |record| {
+        let walked = opened.reader.walk(0, opened.log.wrote_to(), |record| {
             offsets.push((record.queue_offset(), record.body().len()));
-            Ok(())
+            Ok::<(), StoreError>(())
         });
-        assert_eq!((walked, stored), (Ok(opened.log.wrote_to()), 2 * PIECES_MAX));
+        assert_eq!((walked.unwrap(), stored), (opened.log.wrote_to(), 2 * PIECES_MAX));
         let bodies = (0..3 * PIECES_MAX).filter(|number| number % 3 > 0).map(|number| number % 7);
         assert!(offsets.into_iter().eq((0..).zip(bodies)));
     }
