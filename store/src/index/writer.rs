@@ -109,7 +109,7 @@ impl IndexWriter {
                     continue;
                 }
             };
-            if let Some(Some(dropped)) = cut {
+            if let Some(dropped) = cut {
                 complete_to = complete_to.min(dropped);
             }
             let before = newest.replace(path);
@@ -299,9 +299,10 @@ impl IndexWriter {
     }
 }
 
-/// Cuts what is not `durable` off a file. If there was something to cut, answers the log offset of the record that was
-/// dropped with it, if there is one.
-fn keep_durable(file: &IndexFile, durable: Durable) -> Result<Option<Option<u64>>, StoreError> {
+/// Cuts what is not `durable` off a file. If there was something to cut, answers from which log offset on entries may be
+/// gone with it that were: those of the last record kept, or all, if what was damaged stands in front.
+fn keep_durable(file: &IndexFile, durable: Durable) -> Result<Option<u64>, StoreError> {
+    let begin = if file.entries() > 1 { file.header().begin_log_offset } else { u64::MAX };
     let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);
     // No chain of a full one can begin behind its last entry: its slots need not be read.
     let is_open = durable != Durable::Everything && !file.is_full();
@@ -310,7 +311,7 @@ fn keep_durable(file: &IndexFile, durable: Durable) -> Result<Option<Option<u64>
         // A second of doubt: entries know their time in whole seconds.
         let is_kept =
             |entry: &Entry, time_ms: i64| durable.holds(entry.log_offset, time_ms.saturating_add(1000));
-        cut = Some(file.cut(file.count_while(is_kept)?)?);
+        cut = Some(file.cut(file.count_while(is_kept)?)?.unwrap_or(begin));
     }
     if !file.is_full() {
         file.ready_to_grow()?;

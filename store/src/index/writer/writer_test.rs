@@ -244,3 +244,20 @@ fn full_files_of_another_geometry_are_read_and_new_ones_follow_the_settings() {
     assert_eq!(ask(&index, "a", 99), (0..90).collect::<Vec<_>>());
     assert_eq!(ask(&index, "u3", 9), [3]);
 }
+
+/// What is damaged in front of all others takes them with it, and what they told has to be read again.
+#[test]
+fn an_index_whose_first_entry_is_damaged_says_not_that_all_is_indexed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut index = open(dir.path(), Durable::Everything);
+    put(&mut index, 0..10);
+    let path = index.current.as_ref().unwrap().path().to_path_buf();
+    drop(index);
+    let complete_to = |durable_to: u64| open(dir.path(), Durable::Before(durable_to)).complete_to();
+    assert_eq!(complete_to(10_000), 10_000, "nothing had to be cut");
+    // Behind head and slots stand the unused entry and the first one, whose log offset is behind its hash.
+    let disk = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&disk, &[0x7f], 40 + 50 * 4 + 20 + 4).unwrap();
+    // Its end tells that it is to be looked at.
+    assert_eq!(complete_to(900), 0);
+}
