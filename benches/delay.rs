@@ -2,11 +2,13 @@
 //! side by side in one run.
 //!
 //! `cargo bench --bench delay` prints, for each way, the processor time for each message from its send to its place in
-//! its topic (producer and broker together, 1 KiB bodies), and what that is of a plain send; then how late 10,000
-//! messages were that are due within one second.
+//! its topic (1 KiB bodies), of the broker alone and of broker and producer together, and what that is of a plain send;
+//! then how late 10,000 messages were that are due within one second. With a number it measures that often, in turn,
+//! and prints the medians.
 //!
 //! Invariants:
-//! - the clock is read when every message stands in its topic; each way has a broker of its own.
+//! - the clock is read when every message stands in its topic; each way has a broker of its own;
+//! - the producers share the main thread, where nothing of the broker runs: what other threads spend is the broker's.
 
 #[path = "ground/measure.rs"]
 mod measure;
@@ -16,6 +18,7 @@ mod roomy;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use troupemq::{Broker, Decision, Message};
@@ -38,15 +41,49 @@ enum Way {
     Transaction,
 }
 
+/// Microseconds of processor time for each message.
+#[derive(Debug, Clone, Copy)]
+struct Spent {
+    /// Of producer and broker.
+    all: f64,
+    broker: f64,
+}
+
+impl Spent {
+    /// Each for itself.
+    fn median(mut spent: Vec<Spent>) -> Spent {
+        let middle = spent.len() / 2;
+        spent.sort_by(|one, next| one.all.total_cmp(&next.all));
+        let all = spent[middle].all;
+        spent.sort_by(|one, next| one.broker.total_cmp(&next.broker));
+        Spent { all, broker: spent[middle].broker }
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let plain = cost(Way::Plain).await;
-    say(&format!("plain send: {plain:.2} µs of processor time a message"));
-    for way in [Way::Level, Way::Timer, Way::Transaction] {
-        let spent = cost(way).await;
+    let rounds = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(1);
+    let ways = [Way::Plain, Way::Level, Way::Timer, Way::Transaction];
+    let mut spent = ways.map(|_| Vec::new());
+    for _ in 0..rounds {
+        for (way, spent) in ways.iter().zip(&mut spent) {
+            spent.push(cost(*way).await);
+        }
+    }
+    let [plain, others @ ..] = spent.map(Spent::median);
+    let of_both = |spent: &Spent| format!("{:.2} µs of broker and producer together", spent.all);
+    say(&format!(
+        "plain send: {:.2} µs of the broker's processor time a message, {}",
+        plain.broker,
+        of_both(&plain)
+    ));
+    for (way, spent) in ways[1..].iter().zip(others) {
         say(&format!(
-            "{way:?}: {spent:.2} µs of processor time a message, {:.2} of a plain send",
-            spent / plain
+            "{way:?}: {:.2} µs of the broker's processor time a message, {:.2} of a plain send; {}, {:.2} of that",
+            spent.broker,
+            spent.broker / plain.broker,
+            of_both(&spent),
+            spent.all / plain.all
         ));
     }
     for way in [Way::Level, Way::Timer] {
@@ -64,12 +101,18 @@ async fn arrived(broker: &Broker) -> i64 {
     offsets.values().map(|offsets| offsets.max_offset).sum()
 }
 
-/// Microseconds of processor time for each message, from its send to its place in its topic.
-async fn cost(way: Way) -> f64 {
+/// Processor time of this thread so far.
+fn own_thread() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or(0))
+}
+
+/// What messages cost from their send to their place in their topic.
+async fn cost(way: Way) -> Spent {
     let broker = roomy::start(1).await;
     let checker = |_| async { Decision::Commit };
     let producer = broker.producer("bench").checker(checker).start().await.expect("a producer starts");
-    let begun = processor();
+    let (begun, own_begun) = (processor(), own_thread());
     let mut senders = JoinSet::new();
     for _ in 0..SENDERS {
         let (producer, body) = (producer.clone(), Bytes::from(vec![b'x'; BODY_BYTES]));
@@ -95,9 +138,10 @@ async fn cost(way: Way) -> f64 {
     while arrived(&broker).await < count {
         sleep(Duration::from_millis(50)).await;
     }
-    let spent = processor() - begun;
+    let (all, own) = (processor() - begun, own_thread() - own_begun);
     broker.shutdown().await.expect("a clean end");
-    spent.as_secs_f64() * 1e6 / count as f64
+    let each = |spent: Duration| spent.as_secs_f64() * 1e6 / count as f64;
+    Spent { all: each(all), broker: each(all.saturating_sub(own)) }
 }
 
 /// Says how late messages are that are due within one second.

@@ -206,6 +206,11 @@ pub struct BrokerConfig {
     /// Messages due in one slot of the timer wheel from which some are refused; from twice as many on, all.
     /// Default: 2 147 483 647. Bounds: 1..=2 147 483 647.
     pub timer_congest_num_each_slot: i64,
+    /// Whether no message is entered into the timer wheel: what comes meanwhile waits in its topic until this is off
+    /// again, a recall takes nothing back, and what was entered before comes at its time. Default: false.
+    pub timer_stop_enqueue: bool,
+    /// Whether nothing leaves the timer wheel: what is due comes when this is off again. Default: false.
+    pub timer_stop_dequeue: bool,
     /// Whether RECALL_MESSAGE is served. Default: false.
     pub recall_message_enable: bool,
     /// Whether RECALL_MESSAGE is served while the broker may not be written to. Default: true.
@@ -256,6 +261,8 @@ pub const RELOADABLE: &[&str] = &[
     "timerWheelEnable",
     "timerMaxDelaySec",
     "timerCongestNumEachSlot",
+    "timerStopEnqueue",
+    "timerStopDequeue",
     "recallMessageEnable",
     "allowRecallWhenBrokerNotWriteable",
 ];
@@ -533,6 +540,8 @@ impl Default for BrokerConfig {
             timer_wheel_enable: true,
             timer_max_delay_sec: 259_200,
             timer_congest_num_each_slot: i64::from(i32::MAX),
+            timer_stop_enqueue: false,
+            timer_stop_dequeue: false,
             recall_message_enable: false,
             allow_recall_when_broker_not_writeable: true,
             held_pulls_max: 65_536,

@@ -7,7 +7,8 @@
 //!   cannot be read holds up no other timer;
 //! - what the check point counts as delivered is on the disk; what was delivered and is not in it after a kill is
 //!   found in the log and not delivered again;
-//! - a message waits on in the log: one that waits longer than the log keeps messages is stored anew in time.
+//! - a message waits on in the log: one that waits longer than the log keeps messages is stored anew in time;
+//! - while entering or delivering is switched off, what waits for it stays where it is.
 //!
 //! Contents: `admit` who waits, `enqueue` what a message says, `enter` into the wheel, `dequeue` the open slots,
 //! `deliver` out of it, `recall`, `again` what the disk could not read, `metrics` the file that tells how many wait.
@@ -183,8 +184,13 @@ impl Timer {
         }
     }
 
-    /// Messages of the timer topic that are not entered, at most `max`.
+    /// Messages of the timer topic that are to be entered now, at most `max`.
     fn new_units(&mut self, max: usize) -> Vec<Unit> {
+        if self.cast.config.load().timer_stop_enqueue { Vec::new() } else { self.not_entered(max) }
+    }
+
+    /// Messages of the timer topic that are not entered, at most `max`.
+    fn not_entered(&mut self, max: usize) -> Vec<Unit> {
         let Some(queue) = self.cast.queues.get(TIMER_TOPIC, 0) else { return Vec::new() };
         if self.store.next_queue_offset() < queue.min_offset() {
             self.store.entered(queue.min_offset());
@@ -233,6 +239,9 @@ impl Timer {
 
     /// Takes what is due: it is stored in its topic, or in the timer topic anew.
     fn due(&mut self, now_ms: i64) -> Vec<Waiting> {
+        if self.cast.config.load().timer_stop_dequeue {
+            return Vec::new();
+        }
         let mut bytes = 0;
         let mut leaving = Vec::new();
         let taken = self.open.take(now_ms.min(self.entered_ms), |waiting| {
@@ -271,7 +280,8 @@ impl Timer {
         }
         self.open.opened_to(self.store.read_to_ms());
         self.open.close_before(self.store.read_to_ms());
-        if self.store.next_slot(self.store.read_to_ms(), now_ms)?.is_none() {
+        if self.store.next_slot(self.store.read_to_ms(), now_ms)?.is_none() && self.not_entered(1).is_empty()
+        {
             // Whatever was due before the start is passed.
             self.before.get_or_insert_default().forget();
             self.store.forget_rounds();
@@ -306,7 +316,9 @@ impl Timer {
                 return self.wait_for_disk(&error, context);
             }
             self.failed = 0;
-            let next_ms = self.open.next_ms().map_or(LOOK_EVERY_MS, |next_ms| next_ms - now_ms);
+            let is_off = self.cast.config.load().timer_stop_dequeue;
+            let next_ms =
+                self.open.next_ms().filter(|_| !is_off).map_or(LOOK_EVERY_MS, |next_ms| next_ms - now_ms);
             return self.look_in(context, next_ms.clamp(LOOK_SOONEST_MS, LOOK_EVERY_MS));
         }
         self.busy = true;
@@ -317,7 +329,7 @@ impl Timer {
     /// What may have been delivered without being noted; none if nothing may.
     fn unsure(&mut self) -> Result<Option<Unsure>, StoreError> {
         let (from_ms, now_ms) = (self.store.read_to_ms(), self.cast.now_ms());
-        let first = self.new_units(1).first().map(|unit| unit.log_offset);
+        let first = self.not_entered(1).first().map(|unit| unit.log_offset);
         let slot_ms = self.store.next_slot(from_ms, now_ms + 1)?;
         let slot = slot_ms.map(|slot_ms| self.store.slot(slot_ms)).transpose()?;
         Ok((slot.is_some() || first.is_some()).then_some(Unsure { from_ms, first, slot }))

@@ -2,14 +2,16 @@
 //! `EndTransactionProcessor`, `TransactionalMessageServiceImpl`, `TransactionalMessageCheckService`.
 //!
 //! Invariants:
-//! - the first decision wins; the message and the note that its half is done are stored in one batch;
+//! - the first decision wins; messages and the notes that their halves are done are stored in one batch, and a message
+//!   without its note is found by the next start;
 //! - a check is counted only when a producer was there to be asked;
 //! - a half message that nobody decides goes to its own topic in the end and is never delivered;
 //! - nothing but the two topics and their progress is needed after a restart;
 //! - while more are open than the settings allow, further half messages are refused.
 //!
 //! Contents: `halves` the state, `open_set` what it is made of, `records` what is stored, `answers` the requests
-//! of clients and tools, `gathered` those that came in one read, `ends` their decisions, `check` asking producers.
+//! of clients and tools, `gathered` those that came in one read, `ends` their decisions, `unnoted` what a kill leaves
+//! of them, `check` asking producers.
 
 pub mod answers;
 mod check;
@@ -18,12 +20,14 @@ pub mod gathered;
 pub mod halves;
 mod open_set;
 pub mod records;
+mod unnoted;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
+use bytes::Bytes;
 use troupemq_codec::Text;
 use troupemq_store::{ConsumeQueue, QueueTable, Unit};
 
@@ -31,11 +35,12 @@ use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::offsets::{CommitOffset, GroupQueue};
 use crate::read_ahead::record_of;
-use crate::together::Together;
+use crate::together::{Together, WAITING_MAX};
 use check::Rounds;
-use ends::{Begun, CameTogether, End, Ended};
+use ends::{Became, Begun, CameTogether, End, Ended};
 use halves::{Halves, Seen};
-use records::{HalfView, OP_TOPIC, named_by_op};
+use records::{HalfView, OP_TOPIC, named_by_op, seen};
+use unnoted::Targets;
 
 /// Group whose offsets are the progress of transactions. Java: `CID_RMQ_SYS_TRANS`.
 pub const PROGRESS_GROUP: &str = "CID_RMQ_SYS_TRANS";
@@ -137,6 +142,8 @@ pub struct TransactionChecker {
     noted: Option<((i64, i64), u64)>,
     rounds: Rounds,
     ends: Together<Begun>,
+    /// Half messages whose messages are stored and which no op message names yet. They count as being decided.
+    unnoted: Vec<i64>,
 }
 
 impl TransactionChecker {
@@ -153,13 +160,33 @@ impl TransactionChecker {
             noted: None,
             rounds: Rounds::from(cast.now_ms()),
             ends: Together::default(),
+            unnoted: Vec::new(),
             cast,
         };
-        checker.read_halves();
+        let mut targets = Targets::default();
+        checker.read_halves_by(|bytes| {
+            targets.add(&HalfView::parse(bytes)?);
+            seen(bytes)
+        });
         checker.read_ops();
         checker.halves.all_read();
+        checker.find_unnoted(&targets);
         checker.publish();
         checker
+    }
+
+    /// Looks for messages that were stored before a kill and whose op message was not.
+    fn find_unnoted(&mut self, targets: &Targets) {
+        if self.halves.open() == 0 {
+            return;
+        }
+        for (named, uniq_key) in unnoted::at_the_end(&self.cast, targets) {
+            let Some(at) = self.halves.current(named, &uniq_key).filter(|at| self.halves.begin(*at)) else {
+                continue;
+            };
+            tracing::info!(half = at, "a transaction was committed before the end, and is noted now");
+            self.unnoted.push(at);
+        }
     }
 
     fn read_ops(&mut self) {
@@ -171,6 +198,10 @@ impl TransactionChecker {
     }
 
     fn read_halves(&mut self) {
+        self.read_halves_by(seen);
+    }
+
+    fn read_halves_by(&mut self, mut seen: impl FnMut(&[u8]) -> Option<Seen>) {
         if let Some(queue) = self.half_queue().filter(|queue| queue.min_offset() > self.halves.read_to()) {
             self.halves.forget_below(queue.min_offset());
         }
@@ -223,21 +254,67 @@ impl TransactionChecker {
 
     /// Takes an end in, or answers why not; tells whether it is the first that waits to be stored.
     fn take_in(&mut self, end: End) -> bool {
-        let End { half, queue_offset: named, uniq_key, is_committed, reply } = end;
-        let current = match self.halves.current(named, &uniq_key) {
+        let End { half, queue_offset: named, is_committed, reply } = end;
+        let current = match self.halves.is_open(named) {
+            true => Some(named),
+            // A check may have left a copy, which has the same id.
+            false => HalfView::parse(&half).and_then(|half| self.halves.current(named, half.uniq_key)),
+        };
+        let current = match current {
             Some(at) if !self.halves.begin(at) => Err(answers::is_busy(named)),
-            Some(at) if !self.ends.reserve() => {
+            Some(at) if self.unnoted.len() >= WAITING_MAX || !self.ends.reserve() => {
                 self.halves.undecided(at);
                 Err(ends::too_many())
             }
             current => current.ok_or_else(|| answers::over(named)),
         };
         match current {
-            Ok(at) => self.ends.add(Begun { at, half, is_committed, reply }),
+            Ok(at) => {
+                self.ends.add(Begun { at, committed: is_committed.then_some(half), reply: Some(reply) })
+            }
             Err(refusal) => {
                 reply.answer(Err(refusal));
                 false
             }
+        }
+    }
+
+    /// Answers an end; if it is noted, that is known already.
+    fn settle(&mut self, begun: Begun, became: Became) {
+        let answer = match became {
+            Became::Noted(_) => Ok(()),
+            Became::Unnoted => {
+                self.unnoted.push(begun.at);
+                Ok(())
+            }
+            Became::Refused(_) if begun.reply.is_none() => {
+                self.unnoted.push(begun.at);
+                Ok(())
+            }
+            Became::Refused(refusal) => {
+                self.halves.undecided(begun.at);
+                Err(refusal)
+            }
+        };
+        if let Some(reply) = begun.reply {
+            reply.answer(answer);
+        }
+    }
+
+    /// Has the half messages named whose messages are stored, with the next ends.
+    fn note(&mut self, context: &mut Context<TransactionChecker>) {
+        if self.cast.poison.cause().is_some() {
+            return;
+        }
+        let mut is_first = false;
+        for at in std::mem::take(&mut self.unnoted) {
+            match self.ends.reserve() {
+                true => is_first |= self.ends.add(Begun { at, committed: None, reply: None }),
+                false => self.unnoted.push(at),
+            }
+        }
+        if is_first {
+            context.notify(StoreEnds);
         }
     }
 
@@ -277,18 +354,14 @@ fn read(queues: &QueueTable, topic: &str, from: i64, mut take: impl FnMut(&Consu
     }
 }
 
-/// What a record of the half topic says; none if it says not where its message goes.
-fn seen(bytes: &[u8]) -> Option<Seen> {
-    let half = HalfView::parse(bytes)?;
-    Some(Seen { copy_of: half.is_copy().then(|| Text::from(half.uniq_key)), moved_from: half.moved_from })
-}
-
 impl Actor for TransactionChecker {
     type Context = Context<TransactionChecker>;
 
     fn started(&mut self, context: &mut Context<TransactionChecker>) {
         context.set_mailbox_capacity(crate::commit_log::MAILBOX);
-        context.run_interval(COMMIT_EVERY, |checker, _| {
+        self.note(context);
+        context.run_interval(COMMIT_EVERY, |checker, context| {
+            checker.note(context);
             for commit in checker.commit_progress() {
                 // What does not fit is handed over with the next change.
                 let _ = checker.cast.offsets.try_send(commit);
@@ -344,7 +417,7 @@ impl Handler<StoreEnds> for TransactionChecker {
     type Result = ();
 
     fn handle(&mut self, _: StoreEnds, context: &mut Context<TransactionChecker>) {
-        if let Some(batch) = self.ends.begin(|begun| begun.half.len()) {
+        if let Some(batch) = self.ends.begin(|begun| begun.committed.as_ref().map_or(0, Bytes::len)) {
             actix::spawn(ends::store_all(self.cast.clone(), batch, context.address()));
         }
     }
@@ -354,12 +427,14 @@ impl Handler<Ended> for TransactionChecker {
     type Result = ();
 
     fn handle(&mut self, Ended(ended): Ended, context: &mut Context<TransactionChecker>) {
-        for (begun, outcome) in ended {
-            match &outcome {
-                Ok(op_offset) => self.halves.done(*op_offset, &[begun.at]),
-                Err(_) => self.halves.undecided(begun.at),
+        for together in ended.chunk_by(|(_, one), (_, next)| one.op_offset() == next.op_offset()) {
+            if let Some(op_offset) = together[0].1.op_offset() {
+                let named: Vec<i64> = together.iter().map(|(begun, _)| begun.at).collect();
+                self.halves.done(op_offset, &named);
             }
-            begun.reply.answer(outcome.map(drop));
+        }
+        for (begun, became) in ended {
+            self.settle(begun, became);
         }
         self.publish();
         self.ends.ended();

@@ -31,7 +31,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit, UNIT_DEFAULT, UNIT_DELETE, UNIT_ROLL};
+use troupemq_codec::timer_record::{
+    TimerCheckpoint, TimerSlot, TimerUnit, UNIT_DEFAULT, UNIT_DELETE, UNIT_ROLL,
+};
 
 pub(crate) use self::checkpoint::read as read_checkpoint;
 pub use self::peek::TimerPeek;
@@ -80,6 +82,18 @@ pub enum Placed {
     },
     /// Nowhere: it was delivered before the store was opened; the files had lost it.
     Done,
+}
+
+/// What has changed with a timer whose unit is not in the log yet.
+#[derive(Debug)]
+struct Change {
+    slot_ms: i64,
+    /// The slot as it was.
+    before: Option<TimerSlot>,
+    /// Timers more.
+    count: i32,
+    /// Whether the slot is `behind` because of it.
+    is_behind: bool,
 }
 
 /// The timers of a store.
@@ -219,9 +233,76 @@ impl TimerStore {
         self.within_window(due_ms, self.floor(now_ms).min(due_ms))
     }
 
-    /// Enters a timer at `now_ms`. One whose slot is delivered already goes to the first that is not. One that the
-    /// files had lost may have been delivered from there: who takes it looks for it in the log.
+    /// Enters a timer at `now_ms`, see [`Self::put_all`].
     pub fn put(&mut self, timer: &NewTimer, now_ms: i64) -> Result<Placed, StoreError> {
+        let (placed, outcome) = self.put_all([*timer], now_ms);
+        outcome.map(|()| placed[0])
+    }
+
+    /// Enters timers at `now_ms`, by few writes. One whose slot is delivered already goes to the first that is not. One
+    /// that the files had lost may have been delivered from there: who takes it looks for it in the log.
+    /// Answers where they went, of as many as are entered, from the front; and why the others are not.
+    pub fn put_all(
+        &mut self,
+        timers: impl IntoIterator<Item = NewTimer>,
+        now_ms: i64,
+    ) -> (Vec<Placed>, Result<(), StoreError>) {
+        let (mut placed, mut entered) = (Vec::new(), 0);
+        let mut changed = Vec::new();
+        let mut outcome = Ok(());
+        for timer in timers {
+            if self.log.is_full() {
+                if let Err(error) = self.append_staged(&mut changed) {
+                    placed.truncate(entered);
+                    return (placed, Err(error));
+                }
+                entered = placed.len();
+            }
+            match self.stage(&timer, now_ms, &mut changed) {
+                Ok(place) => placed.push(place),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        match self.append_staged(&mut changed) {
+            Ok(()) => (placed, outcome),
+            Err(error) => {
+                placed.truncate(entered);
+                (placed, outcome.and(Err(error)))
+            }
+        }
+    }
+
+    /// Appends what is staged to the log. If that fails, the wheel is as before what was `changed` since the last time.
+    fn append_staged(&mut self, changed: &mut Vec<Change>) -> Result<(), StoreError> {
+        let appended = self.log.append_staged();
+        if appended.is_err() {
+            changed.iter().rev().for_each(|change| self.undo(change));
+        }
+        changed.clear();
+        appended
+    }
+
+    fn undo(&mut self, change: &Change) {
+        match change.before {
+            Some(slot) => self.wheel.put(change.slot_ms, slot.first, slot.last, slot.count),
+            None => self.wheel.clear(change.slot_ms),
+        }
+        self.pending -= i64::from(change.count);
+        if change.is_behind {
+            self.behind.remove(&change.slot_ms);
+        }
+    }
+
+    /// Enters a timer into the wheel; its unit is not in the log yet.
+    fn stage(
+        &mut self,
+        timer: &NewTimer,
+        now_ms: i64,
+        changed: &mut Vec<Change>,
+    ) -> Result<Placed, StoreError> {
         let due_ms = self.floor(timer.due_ms);
         let was_entered = timer.queue_offset < self.entered_before;
         let came_in_time = timer.stored_ms < self.delivered_before_ms - SURE_MS;
@@ -236,10 +317,10 @@ impl TimerStore {
         kind |= if is_roll { UNIT_ROLL } else { 0 };
         kind |= if timer.is_delete { UNIT_DELETE } else { 0 };
         self.wheel.reserve(&self.flusher.paths.wheel, slot_ms)?;
-        let slot = self.wheel.get(slot_ms)?;
+        let before = self.wheel.get(slot_ms)?;
         let delay_ms = i32::try_from(slot_ms - write_ms).expect("the window is shorter than 24 days");
-        let position = self.log.append(&TimerUnit {
-            previous: slot.map_or(-1, |slot| slot.last),
+        let position = self.log.stage(&TimerUnit {
+            previous: before.map_or(-1, |slot| slot.last),
             kind,
             written_ms: write_ms,
             delay_ms,
@@ -248,13 +329,12 @@ impl TimerStore {
             topic_hash: timer.topic_hash,
         })?;
         let position = position.cast_signed();
-        let change = if timer.is_delete { -1 } else { 1 };
-        let (first, count) = slot.map_or((position, 0), |slot| (slot.first, slot.count));
-        self.wheel.put(slot_ms, first, position, count.saturating_add(change));
-        self.pending += i64::from(change);
-        if slot_ms < self.behind_to_ms {
-            self.behind.insert(slot_ms);
-        }
+        let count = if timer.is_delete { -1 } else { 1 };
+        let (first, of_slot) = before.map_or((position, 0), |slot| (slot.first, slot.count));
+        self.wheel.put(slot_ms, first, position, of_slot.saturating_add(count));
+        self.pending += i64::from(count);
+        let is_behind = slot_ms < self.behind_to_ms && self.behind.insert(slot_ms);
+        changed.push(Change { slot_ms, before, count, is_behind });
         Ok(Placed::Slot { slot_ms, is_roll })
     }
 

@@ -20,6 +20,7 @@ fn the_defaults_of_a_broker_are_those_of_rocketmq() {
         "brokerPermission": 6, "enableCalcFilterBitMap": false, "longPollingEnable": true,
         "shortPollingTimeMills": 1000, "slaveReadEnable": false, "recallMessageEnable": false,
         "allowRecallWhenBrokerNotWriteable": true, "timerWheelEnable": true, "timerMaxDelaySec": 259_200,
+        "timerCongestNumEachSlot": i32::MAX, "timerStopEnqueue": false, "timerStopDequeue": false,
         "transactionTimeOut": 6000, "transactionCheckMax": 15, "transactionCheckInterval": 30_000,
         "reviveQueueNum": 8, "useServerSideResetOffset": true, "rejectTransactionMessage": false,
         "maxMessageSize": 4 << 20, "maxTransferCountOnMessageInMemory": 32,

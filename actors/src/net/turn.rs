@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use troupemq_codec::{Command, CommandView};
+use troupemq_codec::request::EndTransaction;
+use troupemq_codec::{Command, CommandView, Request};
 
 use crate::net::wire::{End, Wire};
 use crate::net::{Answer, Call, Refusal};
@@ -131,6 +132,12 @@ impl Turn {
                 crate::pull::first(&self.wire, cast, came, &view);
                 Ok(Left::Nothing)
             }
+            Served::Broker(cast) if view.code == EndTransaction::CODE && self.wire.may_call() => {
+                match self.ends.take_in(cast, &self.wire, &view) {
+                    true => Ok(Left::Nothing),
+                    false => Ok(Left::Call(Box::new(came.command(&view)))),
+                }
+            }
             _ => Ok(Left::Call(Box::new(came.command(&view)))),
         }
     }
@@ -160,17 +167,13 @@ impl Turn {
         }
     }
 
-    async fn call(&mut self, mut command: Command) -> Result<(), End> {
+    async fn call(&mut self, command: Command) -> Result<(), End> {
         let wire = self.wire.clone();
-        if wire.calls.get() >= wire.hall.config.calls_max {
+        if !wire.may_call() {
             let max = wire.hall.config.calls_max;
             let busy = Refusal::busy(format_args!("{max} requests of the connection in work"));
             answer(&wire, &command, Err(busy));
             return Ok(());
-        }
-        if let Served::Broker(cast) = &wire.served {
-            let Some(other) = self.ends.take_in(cast, &wire, command) else { return Ok(()) };
-            command = other;
         }
         let in_order = wire.served.is_in_order(command.code);
         let mut answering = wire.served.answer(Call { command: command.clone(), link: wire.link.clone() });
@@ -200,7 +203,7 @@ pub(crate) fn answer(wire: &Rc<Wire>, request: &Command, given: Answer) {
 }
 
 /// The answer to `request`, unless it wants none.
-pub(crate) fn answer_to(request: &Command, given: Answer) -> Option<Command> {
+fn answer_to(request: &Command, given: Answer) -> Option<Command> {
     if request.is_oneway() {
         return None;
     }

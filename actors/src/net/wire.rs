@@ -175,6 +175,11 @@ impl Wire {
         self.link.peer()
     }
 
+    /// Whether the peer may have one more request in work, sends and held pulls not counted.
+    pub fn may_call(&self) -> bool {
+        self.calls.get() < self.hall.config.calls_max
+    }
+
     /// Encodes something and writes it, or as much as the socket takes.
     pub fn write(self: &Rc<Wire>, encode: impl FnOnce(&mut Outbound)) {
         if self.is_ended.get() {

@@ -12,7 +12,7 @@ use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::message::{Message, RecallHandle};
 use troupemq_codec::request::{
     DeleteExpiredCommitlog, GetTimerCheckPoint, GetTimerMetrics, RecallMessage, RecallMessageHeader,
-    RecallMessageReplyHeader, TimerMetrics,
+    RecallMessageReplyHeader, TimerMetrics, UpdateBrokerConfig,
 };
 use troupemq_codec::timer_record::{CHECKPOINT_BYTES, TimerCheckpoint};
 use troupemq_codec::{Command, ResponseCode, Text};
@@ -438,5 +438,44 @@ fn a_slot_that_is_full_refuses_and_says_its_limit() {
     assert!(remark.starts_with("timer message is under flow control, max num limit is 2 "), "{remark}");
     let other = client.produce("Full", 0, b"x", "TIMER_DELAY_MS\u{1}90500\u{2}");
     assert_eq!(other.code, 0, "other slots are free");
+    node.stop_and_wait().expect("a clean stop");
+}
+
+/// 4.4: `timerStopEnqueue`, `timerStopDequeue`.
+#[test]
+fn entering_and_delivering_timers_are_switched_off_and_on_while_the_broker_runs() {
+    fn switch(client: &mut Client, setting: &str) {
+        let change = request::<UpdateBrokerConfig>(&Default::default()).with_body(setting.to_owned().into());
+        assert_eq!(client.call(change).code, 0);
+    }
+    /// Waits until so many wait in the wheel and so many in front of it.
+    fn wait_until(client: &mut Client, wanted: (i64, i64)) {
+        until("the timers are as they should be", || {
+            let answer = client.call(request::<GetTimerMetrics>(&Default::default()));
+            let metrics: TimerMetrics = from_loose(&answer.body).unwrap();
+            (metrics.pending, metrics.behind) == wanted
+        });
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    switch(&mut client, "timerStopDequeue=true");
+    send(&mut client, "T", ("TIMER_DELAY_MS", 1_500), "due");
+    wait_until(&mut client, (1, 0));
+    clock.advance_ms(5_000);
+    send(&mut client, "T", ("TIMER_DELAY_MS", 20_000), "later");
+    wait_until(&mut client, (2, 0));
+    assert_eq!(count(&mut client, "T", 0), 0, "what is due waits");
+    switch(&mut client, "timerStopDequeue=false");
+    assert_eq!(&wait_for(&mut client, "T", 0, 0).body[..], b"due");
+    switch(&mut client, "timerStopEnqueue=true");
+    send(&mut client, "T", ("TIMER_DELAY_MS", 1_500), "outside");
+    wait_until(&mut client, (1, 1));
+    clock.advance_ms(30_000);
+    assert_eq!(&wait_for(&mut client, "T", 0, 1).body[..], b"later", "what was entered comes");
+    assert_eq!(count(&mut client, "T", 0), 2);
+    switch(&mut client, "timerStopEnqueue=false");
+    assert_eq!(&wait_for(&mut client, "T", 0, 2).body[..], b"outside");
     node.stop_and_wait().expect("a clean stop");
 }

@@ -79,6 +79,8 @@ pub async fn store(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<Vec<Stored
 
 fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<Arc<QueueView>>), Refusal> {
     let mut batch = AppendBatch::default();
+    batch.bytes.reserve(messages.iter().map(|message| message.record.encoded_len()).sum());
+    batch.records.reserve(messages.len());
     let mut queues: Vec<Arc<QueueView>> = Vec::new();
     let mut found = Found::default();
     for message in messages {

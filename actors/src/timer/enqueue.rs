@@ -4,7 +4,7 @@
 //! - a message is due within its slot, whatever its properties say: behind its first moment, at the latest at its end;
 //! - a relative time counts from when the message was stored; one that was stored again is due at the end of its slot.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use troupemq_codec::filter::java_hash;
 use troupemq_codec::message::RecordView;
@@ -83,16 +83,22 @@ impl Marker {
             (None, Some(ms), _) => stored_ms.saturating_add(number(ms)),
             (None, None, None) => slot_end_ms,
         };
-        let hash = |name: &str| self.hashes.hash_one(name);
         Some(Mark {
             slot_ms,
             due_ms: due_ms.clamp(slot_ms.saturating_add(1), slot_end_ms.max(slot_ms.saturating_add(1))),
             stored_ms,
             queue_offset: record.queue_offset(),
-            cancels: cancels.map(hash),
-            names: [hash(&delete_key(topic, uniq_key)), hash(uniq_key)],
+            cancels: cancels.map(|name| self.hash(&[name])),
+            names: [self.hash(&delete_key(topic, uniq_key)), self.hash(&[uniq_key])],
             topic_hash: java_hash(topic),
         })
+    }
+
+    /// The hash of a name, whatever its pieces.
+    fn hash(&self, pieces: &[&str]) -> u64 {
+        let mut hasher = self.hashes.build_hasher();
+        pieces.iter().for_each(|piece| hasher.write(piece.as_bytes()));
+        hasher.finish()
     }
 
     /// Reads the marks of messages that were stored in a queue of timers.

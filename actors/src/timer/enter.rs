@@ -15,21 +15,18 @@ use super::enqueue::{Mark, Said};
 impl Timer {
     /// Enters a message, and takes it in if its slot is open.
     pub(super) fn enter(&mut self, mark: &Mark, at: (u64, u32), now_ms: i64) -> Result<(), StoreError> {
-        let timer = NewTimer {
-            queue_offset: mark.queue_offset,
-            log_offset: at.0,
-            size: at.1,
-            stored_ms: mark.stored_ms,
-            due_ms: mark.slot_ms,
-            is_delete: mark.cancels.is_some(),
-            topic_hash: mark.topic_hash,
-        };
-        if let Placed::Slot { slot_ms, .. } = self.store.put(&timer, now_ms)?
+        let placed = self.store.put(&timer_of(mark, at), now_ms)?;
+        self.entered(mark, at, (placed, now_ms));
+        Ok(())
+    }
+
+    /// Takes in a message that was entered, if its slot is open.
+    fn entered(&mut self, mark: &Mark, at: (u64, u32), (placed, now_ms): (Placed, i64)) {
+        if let Placed::Slot { slot_ms, .. } = placed
             && slot_ms < self.open.open_to_ms()
         {
             self.take_in(mark, at, (slot_ms, now_ms - now_ms.rem_euclid(self.store.precision_ms())));
         }
-        Ok(())
     }
 
     /// Takes in what stands in an open slot.
@@ -43,39 +40,40 @@ impl Timer {
 
     /// Enters what came, until the timer log takes no more.
     pub(super) fn enter_new(&mut self, new: Vec<(Unit, Said)>, now_ms: i64) -> Result<(), StoreError> {
+        let timers = new.iter().filter_map(|(unit, said)| match said {
+            Said::Timer(mark) => Some(timer_of(mark, (unit.log_offset, unit.size))),
+            Said::Nothing => None,
+            Said::Unreadable => Some(timer_unread(unit, now_ms)),
+        });
+        let (placed, outcome) = self.store.put_all(timers, now_ms);
+        let mut placed = placed.into_iter();
         for (unit, said) in new {
             match said {
                 Said::Timer(mark) => {
-                    self.enter(&mark, (unit.log_offset, unit.size), now_ms)?;
+                    let Some(placed) = placed.next() else { return outcome };
+                    self.entered(&mark, (unit.log_offset, unit.size), (placed, now_ms));
                     self.entered_ms = self.entered_ms.max(mark.stored_ms);
                 }
                 Said::Nothing => {
                     tracing::warn!(log_offset = unit.log_offset, "a message of the timer topic is no timer");
                 }
-                Said::Unreadable => self.enter_unread(&unit, now_ms)?,
+                Said::Unreadable => {
+                    let Some(placed) = placed.next() else { return outcome };
+                    self.entered_unread(&unit, (placed, now_ms));
+                }
             }
             self.store.entered(unit.next_offset());
         }
         if self.new_units(1).is_empty() {
             self.entered_ms = self.entered_ms.max(now_ms);
         }
-        Ok(())
+        outcome
     }
 
-    /// Enters a message whose time the disk cannot read now: into the next slot, where it is read again until it can
-    /// be. It goes on to its own slot then.
-    fn enter_unread(&mut self, unit: &Unit, now_ms: i64) -> Result<(), StoreError> {
+    /// Reads a message again whose time the disk could not read, if its slot is open.
+    fn entered_unread(&mut self, unit: &Unit, (placed, now_ms): (Placed, i64)) {
         tracing::error!(log_offset = unit.log_offset, "a timer is entered when the disk can read it");
-        let timer = NewTimer {
-            queue_offset: unit.queue_offset,
-            log_offset: unit.log_offset,
-            size: unit.size,
-            stored_ms: now_ms,
-            due_ms: now_ms,
-            is_delete: false,
-            topic_hash: 0,
-        };
-        if let Placed::Slot { slot_ms, .. } = self.store.put(&timer, now_ms)?
+        if let Placed::Slot { slot_ms, .. } = placed
             && slot_ms < self.open.open_to_ms()
         {
             self.open.will_read(slot_ms, 1);
@@ -90,6 +88,31 @@ impl Timer {
             };
             self.again.note([(slot_ms, unit)], [], now_ms);
         }
-        Ok(())
+    }
+}
+
+fn timer_of(mark: &Mark, (log_offset, size): (u64, u32)) -> NewTimer {
+    NewTimer {
+        queue_offset: mark.queue_offset,
+        log_offset,
+        size,
+        stored_ms: mark.stored_ms,
+        due_ms: mark.slot_ms,
+        is_delete: mark.cancels.is_some(),
+        topic_hash: mark.topic_hash,
+    }
+}
+
+/// A message whose time the disk cannot read now goes into the next slot, where it is read again until it can be. It
+/// goes on to its own slot then.
+fn timer_unread(unit: &Unit, now_ms: i64) -> NewTimer {
+    NewTimer {
+        queue_offset: unit.queue_offset,
+        log_offset: unit.log_offset,
+        size: unit.size,
+        stored_ms: now_ms,
+        due_ms: now_ms,
+        is_delete: false,
+        topic_hash: 0,
     }
 }

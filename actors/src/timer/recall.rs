@@ -31,9 +31,9 @@ pub fn handle(cast: &BrokerCast, topic: &str, due: (i64, &str)) -> Option<Box<st
     (!topic.starts_with(RETRY_PREFIX)).then(|| RecallHandle::text(topic, &cast.broker_name, due).into())
 }
 
-/// What names a timer in a cancellation.
-pub fn delete_key(topic: &str, uniq_key: &str) -> String {
-    format!("{topic}+{uniq_key}")
+/// The pieces of what names a timer in a cancellation.
+pub fn delete_key<'a>(topic: &'a str, uniq_key: &'a str) -> [&'a str; 3] {
+    [topic, "+", uniq_key]
 }
 
 /// Answers RECALL_MESSAGE. Every answer names the region, also one that refuses.
@@ -66,7 +66,7 @@ async fn recalled(cast: &BrokerCast, call: &Call) -> Result<Text, Refusal> {
     let detour = detour.ok_or_else(|| illegal("recall failed, timestamp invalid"))?;
     let mut properties = detour.properties;
     for (name, value) in [
-        (TIMER_DELETE_UNIQUE_KEY, delete_key(&handle.topic, &handle.unique_id).as_str()),
+        (TIMER_DELETE_UNIQUE_KEY, delete_key(&handle.topic, &handle.unique_id).concat().as_str()),
         (UNIQ_KEY, &handle.unique_id),
         (TIMER_DELIVER_MS, &deliver_ms),
         (BORN_TIMESTAMP, &now_ms.to_string()),

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use troupemq_codec::message::OffsetId;
 use troupemq_codec::request::{
-    EndTransactionHeader, ResumeCheckHalfMessageHeader, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK,
+    EndTransactionHeader, EndView, ResumeCheckHalfMessageHeader, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK,
     TRANSACTION_UNKNOWN,
 };
 use troupemq_codec::{Command, ResponseCode, Text};
@@ -38,7 +38,7 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
         }
     }
     let bytes = record(cast, header.log_offset).await?;
-    let (end, waiting) = end(cast, &header, bytes)?;
+    let (end, waiting) = end(cast, &EndView::from(&header), bytes)?;
     hand_on(cast, vec![end]);
     waiting.await.map_err(|_lost| Refusal::gone("TransactionChecker"))??;
     Ok(Command::response(ResponseCode::SUCCESS))
@@ -48,32 +48,27 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
 /// names.
 pub(super) fn end(
     cast: &BrokerCast,
-    header: &EndTransactionHeader,
+    asked: &EndView<'_>,
     bytes: Option<Bytes>,
 ) -> Result<(End, Waiting<Result<(), Refusal>>), Refusal> {
     let no_half = || {
-        let (at, min, end) = (header.log_offset, cast.log.min_offset(), cast.log.wrote_to());
+        let (at, min, end) = (asked.log_offset, cast.log.min_offset(), cast.log.wrote_to());
         let why = format!("no half message begins at commitLogOffset {at} of the log from {min} to {end}");
         refused(format!("Find prepared transaction message failed: {why}"))
     };
     let bytes = bytes.ok_or_else(no_half)?;
     let half = HalfView::parse(&bytes).filter(|half| half.record.topic() == HALF_TOPIC);
     let half = half.ok_or_else(no_half)?;
-    check(cast, header, &half)?;
+    check(cast, asked, &half)?;
     let (reply, waiting) = hold();
-    let end = End {
-        queue_offset: header.queue_offset,
-        uniq_key: Text::from(half.uniq_key),
-        is_committed: header.outcome == TRANSACTION_COMMIT,
-        half: bytes.clone(),
-        reply,
-    };
+    let (queue_offset, is_committed) = (asked.queue_offset, asked.outcome == TRANSACTION_COMMIT);
+    let end = End { queue_offset, is_committed, half: bytes, reply };
     Ok((end, waiting))
 }
 
-fn check(cast: &BrokerCast, header: &EndTransactionHeader, half: &HalfView<'_>) -> Result<(), Refusal> {
+fn check(cast: &BrokerCast, asked: &EndView<'_>, half: &HalfView<'_>) -> Result<(), Refusal> {
     let config = cast.config.load();
-    if let Some(seconds) = half.immunity_s.filter(|_| header.from_check != Some(true)) {
+    if let Some(seconds) = half.immunity_s.filter(|_| !asked.from_check) {
         let immunity_ms = seconds.saturating_mul(1000).max(config.transaction_time_out);
         let age_ms = cast.now_ms() - half.record.born_timestamp_ms();
         if age_ms > immunity_ms {
@@ -81,13 +76,13 @@ fn check(cast: &BrokerCast, header: &EndTransactionHeader, half: &HalfView<'_>) 
             return Err(Refusal::new(ResponseCode::ILLEGAL_OPERATION, remark));
         }
     }
-    if half.group != header.producer_group.as_str() {
-        let (group, own) = (&header.producer_group, half.group);
+    if half.group != asked.producer_group {
+        let (group, own) = (&asked.producer_group, half.group);
         return Err(refused(format!("The producer group wrong: {group}, the half message is of {own}")));
     }
     let own = half.record.queue_offset();
-    if own != header.queue_offset {
-        let at = header.queue_offset;
+    if own != asked.queue_offset {
+        let at = asked.queue_offset;
         return Err(refused(format!(
             "The transaction state table offset wrong: {at}, the half message is at {own}"
         )));

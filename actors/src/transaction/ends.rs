@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - one batch is under way, see `together`;
-//! - the message and the note that its half is done stand side by side in it: what a full log has cut off is not done;
+//! - the messages stand in front, the op messages that name all their half messages behind them: what is cut off in
+//!   between is stored and not noted, and is noted later, see `unnoted`;
 //! - one end that cannot be stored holds up no other.
 
 use std::sync::Arc;
@@ -10,10 +11,9 @@ use std::sync::Arc;
 use actix::prelude::SendError;
 use actix::{Addr, Message};
 use bytes::Bytes;
-use troupemq_codec::{ResponseCode, Text};
 
 use super::TransactionChecker;
-use super::records::{HalfView, op};
+use super::records::{HalfView, Note, notes, op};
 use crate::cast::BrokerCast;
 use crate::detour::Detour;
 use crate::held::Held;
@@ -33,8 +33,6 @@ pub struct End {
     pub half: Bytes,
     /// The half message that is named.
     pub queue_offset: i64,
-    /// Its unique id.
-    pub uniq_key: Text,
     /// Whether it is committed, or rolled back.
     pub is_committed: bool,
     /// Who asks.
@@ -44,16 +42,38 @@ pub struct End {
 /// What became of ends that were stored together. Sent by the actor to itself.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(super) struct Ended(pub(super) Vec<(Begun, Result<i64, Refusal>)>);
+pub(super) struct Ended(pub(super) Vec<(Begun, Became)>);
 
 /// An end that nobody else decides meanwhile.
 #[derive(Debug)]
 pub(super) struct Begun {
     /// The half message that is open now.
     pub(super) at: i64,
-    pub(super) half: Bytes,
-    pub(super) is_committed: bool,
-    pub(super) reply: Held<Result<(), Refusal>>,
+    /// The record of the half message whose message is to be stored; none if there is nothing to do but to note.
+    pub(super) committed: Option<Bytes>,
+    /// Who asks; nobody, if what was decided is stored since before.
+    pub(super) reply: Option<Held<Result<(), Refusal>>>,
+}
+
+/// What became of an end.
+#[derive(Debug, Clone)]
+pub(super) enum Became {
+    /// It is stored, and the op message at this place names its half message.
+    Noted(i64),
+    /// Its message is stored, and no op message says so yet.
+    Unnoted,
+    /// Nothing is stored.
+    Refused(Refusal),
+}
+
+impl Became {
+    /// The op message that names the half message.
+    pub(super) fn op_offset(&self) -> Option<i64> {
+        match self {
+            Became::Noted(op_offset) => Some(*op_offset),
+            Became::Unnoted | Became::Refused(_) => None,
+        }
+    }
 }
 
 /// Hands ends to the owner of the half messages; if it takes none, each is told why.
@@ -70,34 +90,37 @@ pub(super) fn hand_on(cast: &BrokerCast, ends: Vec<End>) {
 
 /// Stores a batch and tells the owner of the half messages what became of it.
 pub(super) async fn store_all(cast: Arc<BrokerCast>, all: Vec<Begun>, checker: Addr<TransactionChecker>) {
-    let outcomes = outcomes(&cast, &all).await;
+    let became = became(&cast, &all).await;
     // An actor that is gone needs no news: whoever waits learns that it has gone.
-    let _ = checker.send(Ended(all.into_iter().zip(outcomes).collect())).await;
+    let _ = checker.send(Ended(all.into_iter().zip(became).collect())).await;
 }
 
-/// The place of the op message of each, or why there is none.
-async fn outcomes(cast: &BrokerCast, all: &[Begun]) -> Vec<Result<i64, Refusal>> {
-    let mut outcomes = store_together(cast, all).await;
-    for at in 0..all.len() {
+/// What became of each.
+async fn became(cast: &BrokerCast, all: &[Begun]) -> Vec<Became> {
+    let together = store_together(cast, all).await;
+    let mut became = Vec::with_capacity(all.len());
+    for (begun, known) in all.iter().zip(together) {
         // One that cannot be stored ends the batch in front of it; those behind it go by themselves.
-        if outcomes.get(at).is_none() {
-            let alone = store_together(cast, &all[at..=at]).await.pop();
-            outcomes.push(alone.unwrap_or_else(|| Err(Refusal::gone("the decision"))));
-        }
+        let known = match known {
+            Some(known) => Some(known),
+            None => store_together(cast, std::slice::from_ref(begun)).await.pop().flatten(),
+        };
+        became.push(known.unwrap_or_else(|| Became::Refused(Refusal::gone("the decision"))));
     }
-    outcomes
+    became
 }
 
-/// Stores ends as one batch. Answers of as many as there is something to tell: of all, if it is one.
-async fn store_together(cast: &BrokerCast, all: &[Begun]) -> Vec<Result<i64, Refusal>> {
-    let views: Vec<HalfView<'_>> = all.iter().map_while(|begun| HalfView::parse(&begun.half)).collect();
+/// Stores ends as one batch: the messages, then the op messages that name all their half messages. Answers of each
+/// what is known: of a single one it always is.
+async fn store_together(cast: &BrokerCast, all: &[Begun]) -> Vec<Option<Became>> {
+    let committed = all.iter().filter_map(|begun| begun.committed.as_deref());
+    let views: Option<Vec<HalfView<'_>>> = committed.map(HalfView::parse).collect();
+    let Some(views) = views else { return refused(all, &Refusal::gone("the half message")) };
     let detours: Result<Vec<Option<Detour>>, Refusal> = views.iter().map(|half| half.detour(cast)).collect();
     let detours = match detours {
         Ok(detours) => detours,
-        Err(refusal) if all.len() == 1 => return vec![Err(refusal)],
-        Err(_) => return Vec::new(),
+        Err(refusal) => return refused(all, &refusal),
     };
-    let bodies: Vec<String> = all.iter().map(|begun| format!("{},", begun.at)).collect();
     let pieces: Vec<[&[u8]; 2]> = views
         .iter()
         .zip(&detours)
@@ -107,30 +130,43 @@ async fn store_together(cast: &BrokerCast, all: &[Begun]) -> Vec<Result<i64, Ref
             [half.record.properties().as_bytes(), more]
         })
         .collect();
-    let mut own: Vec<Own<'_>> = Vec::with_capacity(2 * all.len());
-    for (at, begun) in all.iter().enumerate().take(views.len()) {
-        if begun.is_committed {
-            own.push(views[at].committed(detours[at].as_ref(), &pieces[at]));
-        }
-        own.push(op(cast, &bodies[at]));
+    let notes = notes(all.iter().map(|begun| begun.at));
+    let mut own: Vec<Own<'_>> = Vec::with_capacity(views.len() + notes.len());
+    for ((half, detour), pieces) in views.iter().zip(&detours).zip(&pieces) {
+        own.push(half.committed(detour.as_ref(), pieces));
     }
-    let stored = match store(cast, &own).await {
-        Ok(stored) => stored,
-        Err(refusal) if all.len() == 1 => return vec![Err(refusal)],
-        Err(_) => return Vec::new(),
-    };
-    let mut places = stored.iter();
-    let mut outcomes = Vec::with_capacity(all.len());
-    for begun in all.iter().take(views.len()) {
-        let message = if begun.is_committed { places.next() } else { None };
-        match places.next() {
-            Some(op) => outcomes.push(Ok(op.queue_offset)),
-            // If the log was full between the two, the message is stored and its half is asked for again.
-            None if message.is_some() => outcomes.push(Err(not_noted())),
-            None => break,
+    own.extend(notes.iter().map(|note| op(cast, &note.body)));
+    match store(cast, &own).await {
+        Ok(stored) => {
+            let (messages, ops) = stored.split_at(stored.len().min(views.len()));
+            known(all, messages.len(), ops.iter().map(|op| op.queue_offset).zip(&notes))
         }
+        Err(refusal) => refused(all, &refusal),
     }
-    outcomes
+}
+
+/// What became of ends of which so many messages and these op messages are stored, from the front.
+fn known<'a>(
+    all: &[Begun],
+    mut messages: usize,
+    ops: impl Iterator<Item = (i64, &'a Note)>,
+) -> Vec<Option<Became>> {
+    let mut noted = ops.flat_map(|(op_offset, note)| std::iter::repeat_n(op_offset, note.names));
+    let known = all.iter().map(|begun| {
+        let is_stored = begun.committed.is_some() && messages > 0;
+        messages -= usize::from(is_stored);
+        match noted.next() {
+            Some(op_offset) => Some(Became::Noted(op_offset)),
+            None => is_stored.then_some(Became::Unnoted),
+        }
+    });
+    known.collect()
+}
+
+/// What is known of ends that cannot be stored together: why, if it is a single one.
+fn refused(all: &[Begun], refusal: &Refusal) -> Vec<Option<Became>> {
+    let known = (all.len() == 1).then(|| Became::Refused(refusal.clone()));
+    vec![known; all.len()]
 }
 
 /// Why a decision is not taken while too many wait.
@@ -138,6 +174,40 @@ pub(super) fn too_many() -> Refusal {
     Refusal::busy(format_args!("{WAITING_MAX} ends of transactions wait to be stored"))
 }
 
-fn not_noted() -> Refusal {
-    Refusal::new(ResponseCode::SYSTEM_ERROR, "the decision could not be noted")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(at: i64, is_committed: bool) -> Begun {
+        Begun { at, committed: is_committed.then(Bytes::new), reply: None }
+    }
+
+    fn told(known: &[Option<Became>]) -> Vec<&str> {
+        let word = |became: &Option<Became>| match became {
+            Some(Became::Noted(7)) => "noted by 7",
+            Some(Became::Noted(_)) => "noted",
+            Some(Became::Unnoted) => "unnoted",
+            Some(Became::Refused(_)) => "refused",
+            None => "unknown",
+        };
+        known.iter().map(word).collect()
+    }
+
+    #[test]
+    fn of_a_batch_that_is_cut_off_what_is_stored_is_known_and_nothing_else() {
+        let all = [begun(1, true), begun(2, false), begun(3, true), begun(4, true)];
+        let notes = [Note { body: String::new(), names: 3 }, Note { body: String::new(), names: 1 }];
+        let with = |messages, ops: usize| known(&all, messages, (7..).zip(&notes).take(ops));
+        assert_eq!(told(&with(3, 2)), ["noted by 7", "noted by 7", "noted by 7", "noted"]);
+        assert_eq!(told(&with(3, 1)), ["noted by 7", "noted by 7", "noted by 7", "unnoted"]);
+        assert_eq!(told(&with(3, 0)), ["unnoted", "unknown", "unnoted", "unnoted"]);
+        assert_eq!(told(&with(1, 0)), ["unnoted", "unknown", "unknown", "unknown"]);
+    }
+
+    #[test]
+    fn a_refusal_is_that_of_a_single_end_only() {
+        let refusal = Refusal::gone("the log");
+        assert_eq!(told(&refused(&[begun(1, true)], &refusal)), ["refused"]);
+        assert_eq!(told(&refused(&[begun(1, true), begun(2, true)], &refusal)), ["unknown", "unknown"]);
+    }
 }

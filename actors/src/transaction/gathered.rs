@@ -7,17 +7,15 @@
 
 use std::rc::Rc;
 
-use troupemq_codec::request::{
-    EndTransaction, EndTransactionHeader, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK,
-};
-use troupemq_codec::{Command, Request, ResponseCode};
+use troupemq_codec::command::Head;
+use troupemq_codec::request::{EndView, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK};
+use troupemq_codec::{CommandView, HeaderForm, ResponseCode};
 
 use super::answers::end;
 use super::ends::{End, hand_on};
 use crate::cast::BrokerCast;
 use crate::held::Waiting;
 use crate::net::Refusal;
-use crate::net::turn::answer_to;
 use crate::net::wire::Wire;
 use crate::query::{is_near, near_record};
 
@@ -25,17 +23,27 @@ use crate::query::{is_near, near_record};
 #[derive(Debug, Default)]
 pub struct Gathered {
     ends: Vec<End>,
-    asked: Vec<(Command, Waiting<Result<(), Refusal>>)>,
+    asked: Vec<Asked>,
+}
+
+/// Who waits for the answer to an end.
+#[derive(Debug)]
+struct Asked {
+    opaque: i32,
+    form: HeaderForm,
+    is_oneway: bool,
+    waiting: Waiting<Result<(), Refusal>>,
 }
 
 impl Gathered {
-    /// Takes a request in; gives it back if it is no end of a transaction, or one that goes another way.
-    pub fn take_in(&mut self, cast: &BrokerCast, wire: &Wire, request: Command) -> Option<Command> {
-        let Some((end, waiting)) = read(cast, &request) else { return Some(request) };
+    /// Takes an end in; tells whether it did, or whether it goes another way.
+    pub fn take_in(&mut self, cast: &BrokerCast, wire: &Wire, view: &CommandView<'_>) -> bool {
+        let Some((end, waiting)) = read(cast, view) else { return false };
         wire.calls.set(wire.calls.get() + 1);
         self.ends.push(end);
-        self.asked.push((request, waiting));
-        None
+        let (opaque, form, is_oneway) = (view.opaque, view.form, view.is_oneway());
+        self.asked.push(Asked { opaque, form, is_oneway, waiting });
+        true
     }
 
     /// Has what was taken in decided, and answers it.
@@ -48,29 +56,36 @@ impl Gathered {
     }
 }
 
-fn read(cast: &BrokerCast, request: &Command) -> Option<(End, Waiting<Result<(), Refusal>>)> {
-    if request.code != EndTransaction::CODE {
-        return None;
-    }
-    let header: EndTransactionHeader = request.header().ok()?;
-    let at = u64::try_from(header.log_offset).ok().filter(|at| is_near(&cast.log, *at))?;
-    match header.outcome {
+fn read(cast: &BrokerCast, view: &CommandView<'_>) -> Option<(End, Waiting<Result<(), Refusal>>)> {
+    let asked = EndView::read(view).ok()?;
+    let at = u64::try_from(asked.log_offset).ok().filter(|at| is_near(&cast.log, *at))?;
+    match asked.outcome {
         // What cannot be read here is answered by who is asked the slower way.
-        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => {
-            end(cast, &header, near_record(&cast.log, at).ok()?).ok()
-        }
+        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => end(cast, &asked, near_record(&cast.log, at).ok()?).ok(),
         _ => None,
     }
 }
 
-async fn answer_all(wire: Rc<Wire>, asked: Vec<(Command, Waiting<Result<(), Refusal>>)>) {
-    let mut answers = Vec::with_capacity(asked.len());
+async fn answer_all(wire: Rc<Wire>, asked: Vec<Asked>) {
     let count = asked.len();
-    for (request, waiting) in asked {
+    let mut answers = Vec::with_capacity(count);
+    for Asked { opaque, form, is_oneway, waiting } in asked {
         let outcome = waiting.await.unwrap_or_else(|_lost| Err(Refusal::gone("TransactionChecker")));
-        let given = outcome.map(|()| Command::response(ResponseCode::SUCCESS));
-        answers.extend(answer_to(&request, given));
+        if !is_oneway {
+            answers.push((opaque, form, outcome));
+        }
     }
     wire.calls.set(wire.calls.get().saturating_sub(count));
-    wire.write_commands(&answers);
+    if answers.is_empty() {
+        return;
+    }
+    wire.write(|out| {
+        for (opaque, form, outcome) in &answers {
+            let head = match outcome {
+                Ok(()) => Head::answer(ResponseCode::SUCCESS, *opaque, *form),
+                Err(refusal) => Head::answer(refusal.code, *opaque, *form).with_remark(&refusal.remark),
+            };
+            head.begin(out.tail()).finish(0);
+        }
+    });
 }

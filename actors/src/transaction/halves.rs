@@ -113,15 +113,23 @@ impl Halves {
     fn close(&mut self, queue_offset: i64) {
         self.open.remove(queue_offset);
         self.busy.remove(&queue_offset);
+        if self.keys.is_empty() {
+            return;
+        }
         let Some(key) = self.keys.remove(&queue_offset) else { return };
         if self.copies.get(&key) == Some(&queue_offset) {
             self.copies.remove(&key);
         }
     }
 
+    /// Whether a half message is open.
+    pub fn is_open(&self, queue_offset: i64) -> bool {
+        self.open.contains(queue_offset)
+    }
+
     /// The half message that is open now of the transaction that another one of it names; none if it is decided.
     pub fn current(&self, queue_offset: i64, uniq_key: &str) -> Option<i64> {
-        if self.open.contains(queue_offset) {
+        if self.is_open(queue_offset) {
             return Some(queue_offset);
         }
         self.copies.get(uniq_key).copied()

@@ -4,7 +4,10 @@
 //! - a delivered message keeps the property text of its half message, so a consumer sees that it was one;
 //! - an op message names half messages by their queue offsets, a comma behind each, as Java does.
 
+use std::fmt::Write;
+
 use bytes::{Bytes, BytesMut};
+use troupemq_codec::Text;
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
     CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, PRODUCER_GROUP, PROPERTIES_MAX_BYTES, REAL_QUEUE_ID, REAL_TOPIC,
@@ -13,6 +16,7 @@ use troupemq_codec::message::properties::{
 };
 use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys_flag};
 
+use super::halves::Seen;
 use crate::cast::BrokerCast;
 use crate::detour::{Detour, HALF_TOPIC, Wish};
 use crate::net::Refusal;
@@ -27,6 +31,10 @@ pub const GIVEN_UP_TOPIC: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
 const OP_PROPERTIES: &[u8] = b"WAIT\x01true\x02TAGS\x01d\x02";
 /// Tag of an op message.
 const OP_TAG: &str = "d";
+/// Longest body of an op message that names several. Java: `transactionOpMsgMaxSize`.
+const NOTE_MAX_BYTES: usize = 4096;
+/// The longest name in it.
+const NAME_MAX_BYTES: usize = "9223372036854775807,".len();
 
 /// What a half message says about its transaction.
 #[derive(Debug, Clone, Copy)]
@@ -45,9 +53,6 @@ pub struct HalfView<'a> {
     pub immunity_s: Option<i64>,
     /// How often it was checked.
     pub checks: i32,
-    /// Where Java moved it from, in the half topic.
-    pub moved_from: Option<i64>,
-    was_copied: bool,
     tags: Option<&'a str>,
     level: Option<&'a str>,
     time: TimeWish<'a>,
@@ -57,29 +62,28 @@ impl<'a> HalfView<'a> {
     /// Reads the record of a half message; none if it says not where it goes.
     pub fn parse(bytes: &'a [u8]) -> Option<HalfView<'a>> {
         let record = RecordView::parse(bytes).ok()?;
-        let properties = record.properties();
-        let [seconds, ms, deliver] = properties.pick([TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS]);
-        let [topic, queue_id, group, uniq_key, immunity, checks, moved, tags, level] = properties.pick([
-            REAL_TOPIC,
-            REAL_QUEUE_ID,
-            PRODUCER_GROUP,
-            UNIQ_KEY,
-            CHECK_IMMUNITY_TIME_IN_SECONDS,
-            TRANSACTION_CHECK_TIMES,
-            TRANSACTION_PREPARED_QUEUE_OFFSET,
-            TAGS,
-            DELAY,
-        ]);
+        let [topic, queue_id, group, uniq_key, immunity, checks, tags, level, seconds, ms, deliver] =
+            record.properties().pick([
+                REAL_TOPIC,
+                REAL_QUEUE_ID,
+                PRODUCER_GROUP,
+                UNIQ_KEY,
+                CHECK_IMMUNITY_TIME_IN_SECONDS,
+                TRANSACTION_CHECK_TIMES,
+                TAGS,
+                DELAY,
+                TIMER_DELAY_SEC,
+                TIMER_DELAY_MS,
+                TIMER_DELIVER_MS,
+            ]);
         Some(HalfView {
             record,
             topic: topic?,
-            queue_id: queue_id?.parse().ok().filter(|id| *id >= 0)?,
+            queue_id: queue_of(queue_id?)?,
             group: group.unwrap_or_default(),
             uniq_key: uniq_key.unwrap_or_default(),
             immunity_s: immunity.and_then(|seconds| seconds.parse().ok()),
             checks: checks.and_then(|times| times.parse().ok()).unwrap_or(0),
-            moved_from: moved.and_then(|from| from.parse().ok()),
-            was_copied: checks.is_some() || moved.is_some(),
             tags,
             level,
             time: TimeWish { seconds, ms, deliver, ..TimeWish::default() },
@@ -89,11 +93,6 @@ impl<'a> HalfView<'a> {
     /// Whether it is the half message at this place: a unit that was damaged may lead to another.
     pub fn is_at(&self, queue_offset: i64) -> bool {
         self.record.topic() == HALF_TOPIC && self.record.queue_offset() == queue_offset
-    }
-
-    /// Whether it stands for another half message that was stored before.
-    pub fn is_copy(&self) -> bool {
-        self.was_copied
     }
 
     /// Where the message has to wait when it is committed.
@@ -192,9 +191,84 @@ pub fn op<'p>(cast: &BrokerCast, body: &'p str) -> Own<'p> {
     Own { record, tags_code: tags_code_of(Some(OP_TAG)) }
 }
 
+/// What a record of the half topic says that its place does not; none if it says not where its message goes. All are
+/// read, and few things of each.
+pub(super) fn seen(bytes: &[u8]) -> Option<Seen> {
+    let record = RecordView::parse(bytes).ok()?;
+    let [topic, queue_id, uniq_key, checks, moved] = record.properties().pick([
+        REAL_TOPIC,
+        REAL_QUEUE_ID,
+        UNIQ_KEY,
+        TRANSACTION_CHECK_TIMES,
+        TRANSACTION_PREPARED_QUEUE_OFFSET,
+    ]);
+    topic?;
+    queue_of(queue_id?)?;
+    let is_copy = checks.is_some() || moved.is_some();
+    Some(Seen {
+        copy_of: is_copy.then(|| Text::from(uniq_key.unwrap_or_default())),
+        moved_from: moved.and_then(|from| from.parse().ok()),
+    })
+}
+
+fn queue_of(text: &str) -> Option<i32> {
+    text.parse().ok().filter(|id| *id >= 0)
+}
+
+/// What one op message says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its body.
+    pub body: String,
+    /// How many half messages it names.
+    pub names: usize,
+}
+
+/// Few op messages that name all these half messages, in their order.
+pub fn notes(halves: impl IntoIterator<Item = i64>) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    for queue_offset in halves {
+        let has_room = |note: &&mut Note| note.body.len() + NAME_MAX_BYTES <= NOTE_MAX_BYTES;
+        match notes.last_mut().filter(has_room) {
+            Some(note) => {
+                note.names += 1;
+                // A string takes whatever is written.
+                let _ = write!(note.body, "{queue_offset},");
+            }
+            None => notes.push(Note { body: format!("{queue_offset},"), names: 1 }),
+        }
+    }
+    notes
+}
+
 /// The half messages that an op message names; old brokers wrote a single one without a comma.
 pub fn named_by_op(bytes: &[u8]) -> Vec<i64> {
     let Ok(record) = RecordView::parse(bytes) else { return Vec::new() };
     let text = std::str::from_utf8(record.body()).unwrap_or_default();
     text.split(',').filter_map(|number| number.trim().parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn op_messages_name_all_half_messages_in_their_order_and_are_no_longer_than_javas() {
+        assert_eq!(notes([]), []);
+        assert_eq!(notes([7]), [Note { body: "7,".to_owned(), names: 1 }]);
+        let halves: Vec<i64> = (0..2000).map(|at| i64::MAX - at).chain(0..5000).collect();
+        let notes = notes(halves.iter().copied());
+        assert!(notes.iter().all(|note| note.body.len() <= NOTE_MAX_BYTES));
+        assert!(notes.len() <= 17, "{}", notes.len());
+        let mut named = Vec::new();
+        for note in &notes {
+            let record = NewRecord { topic: OP_TOPIC, body: note.body.as_bytes(), ..NewRecord::PLAIN };
+            let mut bytes = BytesMut::new();
+            record.encode(&mut bytes).expect("a short message");
+            let before = named.len();
+            named.extend(named_by_op(&bytes));
+            assert_eq!(named.len() - before, note.names);
+        }
+        assert_eq!(named, halves);
+    }
 }

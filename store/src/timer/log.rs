@@ -27,6 +27,8 @@ pub(crate) struct TimerLog {
     segments: Arc<Segments>,
     writer: Option<SegmentWriter>,
     segment_bytes: u64,
+    /// Units that follow the end and are not written yet.
+    staged: Vec<u8>,
 }
 
 impl TimerLog {
@@ -69,7 +71,8 @@ impl TimerLog {
                 }
             }
         }
-        Ok(TimerLog { dir, segments: Arc::new(Segments::new(opened)), writer, segment_bytes })
+        let segments = Arc::new(Segments::new(opened));
+        Ok(TimerLog { dir, segments, writer, segment_bytes, staged: Vec::new() })
     }
 
     /// The segments, for the thread that forces them to the disk.
@@ -85,16 +88,40 @@ impl TimerLog {
         }
     }
 
-    /// Appends a unit and answers its position.
-    pub(crate) fn append(&mut self, unit: &TimerUnit) -> Result<u64, StoreError> {
-        let is_full = |writer: &SegmentWriter| writer.remaining() < UNIT_BYTES + UNIT_BLANK_BYTES;
-        if self.writer.as_ref().is_none_or(is_full) {
+    /// Whether the next unit goes to another file: what is staged must be written before.
+    pub(crate) fn is_full(&self) -> bool {
+        let room = self.writer.as_ref().map_or(0, SegmentWriter::remaining);
+        room < self.staged.len() + UNIT_BYTES + UNIT_BLANK_BYTES
+    }
+
+    /// Takes in a unit that is to be written with others and answers what will be its position.
+    ///
+    /// # Panics
+    /// If it goes to another file than those that are staged.
+    pub(crate) fn stage(&mut self, unit: &TimerUnit) -> Result<u64, StoreError> {
+        if self.is_full() {
+            assert!(self.staged.is_empty(), "units that are written together stand in one file");
             self.roll()?;
         }
-        let writer = self.writer.as_mut().expect("a segment was made if there was none");
-        let position = writer.position();
-        writer.append(&unit.encode())?;
+        let position = self.end() + self.staged.len() as u64;
+        self.staged.extend_from_slice(&unit.encode());
         Ok(position)
+    }
+
+    /// Appends what is staged, by one write. If that fails, the log is as it was.
+    pub(crate) fn append_staged(&mut self) -> Result<(), StoreError> {
+        let staged = std::mem::take(&mut self.staged);
+        let Some(writer) = self.writer.as_mut().filter(|_| !staged.is_empty()) else { return Ok(()) };
+        let appended = writer.append(&staged);
+        if appended.is_err() {
+            // Whole units may stand there. The file has these bytes already; if it takes no zeros either, the next
+            // start enters some timers twice, which counts once.
+            let end = writer.position();
+            let _ = writer.write_zeros(end..end + staged.len() as u64);
+        }
+        self.staged = staged;
+        self.staged.clear();
+        appended
     }
 
     /// The last unit of the log.

@@ -146,6 +146,31 @@ fn a_refusal_at_any_step_of_a_flush_or_a_roll_loses_no_timer() {
     }
 }
 
+/// Two files of the timer log and a bit; between two writes of units stands one of a blank.
+#[test]
+fn of_timers_that_are_entered_together_those_behind_a_refusal_are_not_entered_and_can_be() {
+    for (nth, written) in [(0, 0), (1, 78), (2, 78), (3, 156), (4, 156)] {
+        let mut bench = Bench::new();
+        let due_ms = |number: i64| NOW_MS + 2_000 + number % 3 * 1_000;
+        let timers: Vec<NewTimer> = (0..170).map(|number| bench.message(due_ms(number), false)).collect();
+        let fault = arm(&bench.dir.path().join("timerlog"), Op::Write, nth, 28);
+        let (placed, outcome) = bench.timers.put_all(timers.iter().copied(), NOW_MS);
+        assert!(outcome.is_err_and(|error| error.is_out_of_space()));
+        assert_eq!((placed.len(), bench.timers.pending()), (written, written as i64), "{nth}");
+        let units = (2..5).map(|s| bench.timers.units(NOW_MS + s * 1_000).unwrap().len());
+        assert_eq!(units.sum::<usize>(), written);
+        drop(fault);
+        let (placed, outcome) = bench.timers.put_all(timers[written..].iter().copied(), NOW_MS);
+        outcome.unwrap();
+        assert_eq!(placed[0], at(due_ms(written as i64)));
+        bench.timers.entered(170);
+        let mut wanted: Vec<_> = timers.iter().map(|timer| (timer.due_ms, timer.log_offset)).collect();
+        wanted.sort_unstable();
+        let mut bench = bench.reopen(NOW_MS);
+        assert_eq!(bench.take(NOW_MS + 6_000), wanted, "{nth}");
+    }
+}
+
 #[test]
 fn a_timer_is_taken_in_its_slot_and_never_early() {
     let mut bench = Bench::new();
