@@ -23,7 +23,8 @@ pub(crate) fn named(text: &str) -> (Vec<&str>, usize) {
 
 #[test]
 fn every_test_that_limits_and_field_problems_name_exists() {
-    let tests = sources().iter().flat_map(|source| source.functions()).map(|function| function.name);
+    let sources = sources();
+    let tests = sources.iter().flat_map(|source| source.functions()).map(|function| function.name);
     let tests: BTreeSet<String> = tests.chain(scenarios().into_keys()).collect();
     for table in TABLES {
         let text = fs::read_to_string(root().join(table)).expect("the table is there");
