@@ -163,8 +163,9 @@ impl DispatchWriter {
             let [unique_key, keys] = glance::keys(seen.properties);
             let (log_offset, store_timestamp_ms) = (record.log_offset, seen.store_timestamp_ms);
             let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
-            self.put_keys(&record.queue, seen.sys_flag, &keys)?;
+            self.gather_keys(&record.queue, seen.sys_flag, &keys)?;
         }
+        self.put_gathered()?;
         self.reached(appended.to);
         Ok(())
     }
@@ -203,7 +204,8 @@ impl DispatchWriter {
         let [unique_key, keys] = glance::keys(record.properties().as_bytes());
         let store_timestamp_ms = record.store_timestamp_ms();
         let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
-        self.put_keys(queue, record.sys_flag(), &keys)?;
+        self.gather_keys(queue, record.sys_flag(), &keys)?;
+        self.put_gathered()?;
         let log_end = log_offset + record.total_size() as u64;
         self.reached(log_end.max(self.dispatched_to()));
         Ok(())
@@ -276,15 +278,25 @@ impl DispatchWriter {
         queue.put(&Unit { tags_code, ..unit }, store_timestamp_ms)
     }
 
-    /// Adds a record to the index, unless it says that a message is gone.
+    /// Has the index take a record in, unless it says that a message is gone.
     #[inline]
-    fn put_keys(&mut self, queue: &ConsumeQueue, sys_flag: i32, keys: &Keys<'_>) -> Result<(), StoreError> {
+    fn gather_keys(
+        &mut self,
+        queue: &ConsumeQueue,
+        sys_flag: i32,
+        keys: &Keys<'_>,
+    ) -> Result<(), StoreError> {
         match &mut self.index {
             Some(index) if sys_flag::transaction(sys_flag) != sys_flag::TRANSACTION_ROLLBACK => {
-                index.put(queue.key_seed(), keys)
+                index.gather(queue.key_seed(), keys)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Adds the records that it took in.
+    fn put_gathered(&mut self) -> Result<(), StoreError> {
+        self.index.as_mut().map_or(Ok(()), IndexWriter::put_gathered)
     }
 
     fn unit(&self, record: &RecordView<'_>, log_offset: u64) -> Unit {

@@ -90,7 +90,7 @@ impl IndexReader {
         query: &KeyQuery<'_>,
         is_right: impl Fn(u64) -> bool,
     ) -> Result<Found, StoreError> {
-        let hash = key_hash(topic_seed(query.topic), query.key);
+        let hash = key_hash(topic_seed(query.topic), query.key.as_bytes());
         let mut found: Vec<u64> = Vec::new();
         let (mut entries, mut looks) = (QUERY_ENTRIES_MAX, QUERY_LOOKS_MAX);
         let mut take = |log_offset: u64| {

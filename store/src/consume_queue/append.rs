@@ -14,6 +14,9 @@ use super::{ConsumeQueue, QueueKind, Unit};
 use crate::error::StoreError;
 use crate::faults;
 
+/// Words of 32 bits of a plain unit.
+const UNIT_WORDS: usize = UNIT_BYTES / 4;
+
 /// Most lost messages that are bridged by holes.
 pub(super) const HOLES_MAX: i64 = 1_000_000;
 
@@ -124,8 +127,8 @@ impl ConsumeQueue {
             QueueKind::Plain => {
                 let plain = PlainUnit { log_offset, size, tags_code: unit.tags_code };
                 faults::store(file.path(), || {
-                    for (index, word) in plain.words().into_iter().enumerate() {
-                        map.word(at + 4 * index).store(word.to_be(), Ordering::Relaxed);
+                    for (place, word) in map.words(at, UNIT_WORDS).iter().zip(plain.words()) {
+                        place.store(word.to_be(), Ordering::Relaxed);
                     }
                 });
             }

@@ -37,9 +37,9 @@ impl<'a> Glance<'a> {
 }
 
 /// The unique key and the keys of property text: `UNIQ_KEY` and `KEYS`, of each the last value. One search for
-/// the ends of the pairs, and no look at what lies between.
+/// the ends of the pairs, and no look at what lies between. They are text, as bytes.
 #[inline]
-pub(crate) fn keys(properties: &[u8]) -> [Option<&str>; 2] {
+pub(crate) fn keys(properties: &[u8]) -> [Option<&[u8]>; 2] {
     let (mut unique_key, mut keys) = (None, None);
     let mut start = 0;
     let ends = memchr::memchr_iter(PAIR_END, properties).chain([properties.len()]);
@@ -52,7 +52,7 @@ pub(crate) fn keys(properties: &[u8]) -> [Option<&str>; 2] {
             _ => continue,
         };
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            *of = std::str::from_utf8(value).ok();
+            *of = Some(value).filter(|value| value.is_ascii() || std::str::from_utf8(value).is_ok());
         }
     }
     [unique_key, keys]
@@ -112,7 +112,8 @@ mod tests {
             "WAIT\u{1}true\u{2}KEYS\u{1}订单\u{2}",
         ] {
             let view = troupemq_codec::message::PropertiesView(text.as_bytes());
-            assert_eq!(keys(text.as_bytes()), view.pick(["UNIQ_KEY", "KEYS"]), "{text:?}");
+            let whole = view.pick(["UNIQ_KEY", "KEYS"]).map(|key| key.map(str::as_bytes));
+            assert_eq!(keys(text.as_bytes()), whole, "{text:?}");
         }
     }
 }

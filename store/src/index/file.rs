@@ -210,6 +210,12 @@ impl IndexFile {
         self.next_entry.load(Ordering::Acquire)
     }
 
+    /// Has the processor fetch the slot of a hash, which will be needed soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        self.map.prefetch(self.slot_at(hash));
+    }
+
     /// Adds an entry. The caller has seen that the file is not full.
     #[inline]
     pub(crate) fn put(&self, hash: u32, log_offset: u64, store_timestamp_ms: i64) -> Result<(), StoreError> {
@@ -520,15 +526,12 @@ impl IndexFile {
 
     #[inline]
     fn write_entry(&self, number: u32, entry: &Entry) {
-        let at = self.entry_at(number);
-        let store =
-            |offset: usize, value: u32| self.map.word(at + offset).store(value.to_be(), Ordering::Relaxed);
         let [a, b, c, d, e, f, g, h] = entry.log_offset.to_be_bytes();
-        store(0, entry.hash);
-        store(4, u32::from_be_bytes([a, b, c, d]));
-        store(8, u32::from_be_bytes([e, f, g, h]));
-        store(12, entry.seconds);
-        store(16, entry.older);
+        let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        let values = [entry.hash, high, low, entry.seconds, entry.older];
+        for (place, value) in self.map.words(self.entry_at(number), values.len()).iter().zip(values) {
+            place.store(value.to_be(), Ordering::Relaxed);
+        }
     }
 }
 

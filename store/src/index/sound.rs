@@ -22,8 +22,7 @@ const LOOKED_AT_MAX: u32 = 256;
 /// Whether the index holds keys of a record, if it is complete.
 pub(crate) fn is_indexed(record: &RecordView<'_>) -> bool {
     let [unique_key, keys] = glance::keys(record.properties().as_bytes());
-    let has_keys =
-        unique_key.is_some() || keys.is_some_and(|keys| keys.split(' ').any(|key| !key.is_empty()));
+    let has_keys = unique_key.is_some() || keys.is_some_and(|keys| keys.iter().any(|byte| *byte != b' '));
     has_keys && sys_flag::transaction(record.sys_flag()) != sys_flag::TRANSACTION_ROLLBACK
 }
 

@@ -27,6 +27,9 @@ use crate::paths::{create_dir, put_aside, remove, without_unreadable};
 /// Sizes of a store whose configuration says otherwise than its files: RocketMQ's defaults.
 pub(crate) const USUAL: Geometry = Geometry { slots: 5_000_000, entries: 20_000_000 };
 
+/// Keys that are gathered before they are put; more only for those of one record.
+const GATHERED_MAX: usize = 1024;
+
 /// The one writer of the index.
 #[derive(Debug)]
 pub struct IndexWriter {
@@ -43,6 +46,16 @@ pub struct IndexWriter {
     /// Log offset before which all records are indexed nevertheless, as far as is known: those without keys left no
     /// trace.
     complete_to: u64,
+    /// Keys that are put together; kept for its memory.
+    gathered: Vec<Gathered>,
+}
+
+/// A key of a record on its way into a file.
+#[derive(Debug, Clone, Copy)]
+struct Gathered {
+    hash: u32,
+    log_offset: u64,
+    store_timestamp_ms: i64,
 }
 
 /// Which entries of the index are known to be on the disk.
@@ -135,8 +148,18 @@ impl IndexWriter {
         if is_new {
             complete_to = 0;
         }
-        let mut index =
-            IndexWriter { is_behind, complete_to, dir, geometry, reader, current, newest, known_to };
+        let gathered = Vec::new();
+        let mut index = IndexWriter {
+            is_behind,
+            complete_to,
+            dir,
+            geometry,
+            reader,
+            current,
+            newest,
+            known_to,
+            gathered,
+        };
         if has_removed && !last_is_sure && is_behind {
             index.doubt_last()?;
         }
@@ -243,24 +266,44 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Adds a record under its unique key and each of its keys (`keys` holds them with blanks between).
-    /// `seed` is the hash of its topic's front.
+    /// Takes a record in under its unique key and each of its keys (`keys` holds them with blanks between), for
+    /// [`Self::put_gathered`]. Slots lie far from each other in a large file: by the time they are needed the processor
+    /// has fetched those of many keys at once. `seed` is the hash of the topic's front.
     #[inline]
-    pub(crate) fn put(&mut self, seed: i32, record: &Keys<'_>) -> Result<(), StoreError> {
+    pub(crate) fn gather(&mut self, seed: i32, record: &Keys<'_>) -> Result<(), StoreError> {
         if self.known_to.is_some_and(|known_to| record.log_offset <= known_to) {
             return Ok(());
         }
-        let keys = record.keys.unwrap_or_default().split(' ').filter(|key| !key.is_empty());
-        let mut any = false;
-        for key in record.unique_key.into_iter().chain(keys) {
-            let file = self.writable(record.store_timestamp_ms)?;
-            file.put(key_hash(seed, key), record.log_offset, record.store_timestamp_ms)?;
-            any = true;
+        if self.gathered.len() >= GATHERED_MAX {
+            self.put_gathered()?;
         }
-        if any {
-            self.known_to = Some(record.log_offset);
+        let keys = record.keys.unwrap_or_default().split(|byte| *byte == b' ').filter(|key| !key.is_empty());
+        let Keys { log_offset, store_timestamp_ms, .. } = *record;
+        for key in record.unique_key.into_iter().chain(keys) {
+            let hash = key_hash(seed, key);
+            if let Some(file) = &self.current {
+                file.prefetch(hash);
+            }
+            self.gathered.push(Gathered { hash, log_offset, store_timestamp_ms });
         }
         Ok(())
+    }
+
+    /// Adds the records that were taken in, in their order.
+    pub(crate) fn put_gathered(&mut self) -> Result<(), StoreError> {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let mut of_records = gathered.chunk_by(|one, other| one.log_offset == other.log_offset);
+        let put: Result<(), StoreError> = of_records.try_for_each(|keys| {
+            for key in keys {
+                let file = self.writable(key.store_timestamp_ms)?;
+                file.put(key.hash, key.log_offset, key.store_timestamp_ms)?;
+            }
+            self.known_to = keys.last().map(|key| key.log_offset);
+            Ok(())
+        });
+        gathered.clear();
+        self.gathered = gathered;
+        put
     }
 
     /// Brings the head of the current file up to date; done once for many records.
@@ -319,11 +362,11 @@ fn keep_durable(file: &IndexFile, durable: Durable) -> Result<Option<u64>, Store
     Ok(cut)
 }
 
-/// What the index wants to know of a record.
+/// What the index wants to know of a record; keys are text, as bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keys<'a> {
-    pub(crate) unique_key: Option<&'a str>,
-    pub(crate) keys: Option<&'a str>,
+    pub(crate) unique_key: Option<&'a [u8]>,
+    pub(crate) keys: Option<&'a [u8]>,
     pub(crate) log_offset: u64,
     pub(crate) store_timestamp_ms: i64,
 }

@@ -26,7 +26,7 @@ fn keys(golden: &GoldenStore) -> Vec<(u64, u32)> {
         let listed = message.properties.get("KEYS").and_then(Value::as_str).unwrap_or_default();
         let listed = listed.split(' ').filter(|key| !key.is_empty());
         for key in message.uniq_key.as_deref().into_iter().chain(listed) {
-            keys.push((message.log_offset, key_hash(topic_seed(&message.topic), key)));
+            keys.push((message.log_offset, key_hash(topic_seed(&message.topic), key.as_bytes())));
         }
     }
     keys.sort_unstable();

@@ -59,7 +59,7 @@ impl StoredIndex {
         }
         let log_offset = record.log_offset().cast_unsigned();
         let [unique_key, keys] = glance::keys(record.properties().as_bytes());
-        let keys = keys.unwrap_or_default().split(' ').filter(|key| !key.is_empty());
+        let keys = keys.unwrap_or_default().split(|byte| *byte == b' ').filter(|key| !key.is_empty());
         let seed = topic_seed(record.topic());
         let mut wanted: Vec<u32> =
             unique_key.into_iter().chain(keys).map(|key| key_hash(seed, key)).collect();

@@ -20,13 +20,14 @@ fn put(index: &mut IndexWriter, numbers: std::ops::Range<u64>) {
         let unique_key = format!("u{number}");
         let keys = format!(" a  b{} ", number % 7);
         let record = Keys {
-            unique_key: Some(&unique_key),
-            keys: Some(&keys),
+            unique_key: Some(unique_key.as_bytes()),
+            keys: Some(keys.as_bytes()),
             log_offset: number * 100,
             store_timestamp_ms: time_of(number),
         };
-        index.put(topic_seed("T"), &record).unwrap();
+        index.gather(topic_seed("T"), &record).unwrap();
     }
+    index.put_gathered().unwrap();
     index.write_header();
 }
 
@@ -87,7 +88,7 @@ fn a_kill_between_entries_and_head_breaks_no_chain() {
     let current = Arc::clone(index.current.as_ref().unwrap());
     // The batch that was under way had got this far: slots are moved, the head does not know.
     for number in 10..12 {
-        current.put(key_hash(topic_seed("T"), "a"), number * 100, time_of(number)).unwrap();
+        current.put(key_hash(topic_seed("T"), b"a"), number * 100, time_of(number)).unwrap();
     }
     drop((index, current));
     let mut index = open(dir.path(), Durable::Before(1_000));
