@@ -16,6 +16,7 @@ use actix::{Actor, Addr, Context, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use troupemq_codec::topic::MessageQueue;
+use troupemq_store::StoreError;
 use troupemq_store::tables::TableFile;
 
 use crate::commit_log::MAILBOX;
@@ -26,11 +27,8 @@ use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::rebalance::locks::ahead::AheadLocks;
 use crate::rebalance::{LockQueues, RebalanceCoordinator, UnlockQueues};
-use crate::saving::{Saving, in_background};
+use crate::saving::{Saved, Saves, Saving};
 use table::GroupTable;
-
-/// What whoever waits for a save is told.
-type Saved = Result<(), Refusal>;
 
 // ---- messages
 
@@ -137,29 +135,16 @@ impl Groups {
         self.save(context);
         waiting
     }
+}
 
-    fn save(&mut self, context: &mut Context<Groups>) {
-        if !self.saving.begins() {
-            return;
-        }
-        let (file, table) = (self.file.clone(), self.table.clone());
-        in_background(
-            context,
-            move || file.save(&table.table()),
-            |groups: &mut Groups, saved, context| {
-                for waiter in groups.saving.ended(&saved) {
-                    waiter.answer(saved.clone());
-                }
-                groups.save(context);
-            },
-            Groups::save_again,
-        );
+impl Saves for Groups {
+    fn saving(&mut self) -> &mut Saving<Held<Saved>> {
+        &mut self.saving
     }
 
-    /// Tries a save again that failed.
-    fn save_again(&mut self, context: &mut Context<Groups>) {
-        self.saving.again();
-        self.save(context);
+    fn writer(&self) -> impl FnOnce() -> Result<(), StoreError> + Send + use<> {
+        let (file, table) = (self.file.clone(), self.table.clone());
+        move || file.save(&table.table())
     }
 }
 
