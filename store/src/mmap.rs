@@ -72,22 +72,9 @@ impl Mapping {
         self.bytes().get(at..at.checked_add(len)?)
     }
 
-    /// Asks for `range` to be read from the disk in the background.
-    pub fn will_need(&self, range: Range<usize>) -> io::Result<()> {
-        let Some((at, len)) = pages(&self.raw, range) else { return Ok(()) };
-        self.raw.advise_range(Advice::WillNeed, at, len)
-    }
-
     /// Takes the whole pages of `range` out of this process; the page cache keeps their content.
     pub fn drop_pages(&self, range: Range<usize>) -> io::Result<()> {
-        let from = range.start.next_multiple_of(PAGE_BYTES);
-        let to = range.end.min(self.len()) / PAGE_BYTES * PAGE_BYTES;
-        if from >= to {
-            return Ok(());
-        }
-        // SAFETY: the map is shared and backed by a file; dropping its page table entries loses no
-        // byte, the next access maps the same page of the page cache again.
-        unsafe { self.raw.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
+        drop_pages(&self.raw, range)
     }
 
     /// Whether the system reads more from the disk than it is asked for, in the hope that it is wanted next.
@@ -227,14 +214,7 @@ impl WordMap {
 
     /// Takes the whole pages of `range` out of this process; the page cache keeps their content.
     pub fn drop_pages(&self, range: Range<usize>) -> io::Result<()> {
-        let from = range.start.next_multiple_of(PAGE_BYTES);
-        let to = range.end.min(self.len()) / PAGE_BYTES * PAGE_BYTES;
-        if from >= to {
-            return Ok(());
-        }
-        // SAFETY: the map is shared and backed by a file; dropping its page table entries loses no
-        // byte, the next access maps the same page of the page cache again.
-        unsafe { self.raw.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
+        drop_pages(&self.raw, range)
     }
 
     /// Whether every page of `range` is in memory, so that reading it waits for no disk.
@@ -287,6 +267,18 @@ fn pages(map: &MmapRaw, range: Range<usize>) -> Option<(usize, usize)> {
     let at = range.start / PAGE_BYTES * PAGE_BYTES;
     let end = range.end.min(map.len());
     (at < end).then(|| (at, end - at))
+}
+
+/// Takes the whole pages of `range` out of this process.
+fn drop_pages(map: &MmapRaw, range: Range<usize>) -> io::Result<()> {
+    let from = range.start.next_multiple_of(PAGE_BYTES);
+    let to = range.end.min(map.len()) / PAGE_BYTES * PAGE_BYTES;
+    if from >= to {
+        return Ok(());
+    }
+    // SAFETY: the map is shared and backed by a file; dropping its page table entries loses no
+    // byte, the next access maps the same page of the page cache again.
+    unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, from, to - from) }
 }
 
 fn map_whole(file: &File, len: usize) -> io::Result<MmapRaw> {
