@@ -20,6 +20,7 @@ use troupemq_codec::message::Message;
 use troupemq_codec::request::{
     HeartBeat, PULL_HAS_SUBSCRIPTION, PULL_SUSPENDS, PullMessage, PullMessageHeader, SendMessageReplyHeader,
     SendMessageV2, SendMessageV2Header, UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
+    UpdateConsumerOffset, UpdateConsumerOffsetHeader,
 };
 use troupemq_codec::{Command, Request, Text};
 pub use troupemq_store::testing::until;
@@ -217,6 +218,12 @@ pub fn send_request(topic: &str, queue_id: i32, body: &[u8], properties: &str) -
 /// A request for the messages of a queue.
 pub fn pull_request(topic: &str, queue_id: i32, offset: i64, tags: &str) -> Command {
     Command::request::<PullMessage>(&pull_header(topic, queue_id, offset, tags))
+}
+
+/// A request to note how far a group has come in a queue.
+pub fn commit_request(group: &str, topic: &str, queue_id: i32, queue_offset: i64) -> Command {
+    let (group, topic) = (Text::from(group), Text::from(topic));
+    request::<UpdateConsumerOffset>(&UpdateConsumerOffsetHeader { group, topic, queue_id, queue_offset })
 }
 
 /// The header of a pull with its subscription in it.

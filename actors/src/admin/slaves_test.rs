@@ -13,20 +13,14 @@ use troupemq_codec::request::*;
 use troupemq_codec::{Command, Request, Text};
 use troupemq_store::tables::TableFile;
 
-use crate::testing::{Client, pull_header, request, start_broker};
+use crate::testing::{Client, commit_request, pull_header, request, start_broker};
 
 fn ask<R: Request<Header = troupemq_codec::header::NoHeader>>(client: &mut Client) -> Command {
     client.call(request::<R>(&Default::default()))
 }
 
 fn commit(client: &mut Client, group: &str, topic: &str, queue_offset: i64) {
-    let header = UpdateConsumerOffsetHeader {
-        group: Text::from(group),
-        topic: Text::from(topic),
-        queue_id: 0,
-        queue_offset,
-    };
-    assert_eq!(client.call(request::<UpdateConsumerOffset>(&header)).code, 0);
+    assert_eq!(client.call(commit_request(group, topic, 0, queue_offset)).code, 0);
 }
 
 fn make_group(client: &mut Client, group: &str) {

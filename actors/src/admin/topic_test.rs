@@ -7,12 +7,12 @@ use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{
     DeleteTopicInBroker, DeleteTopicInBrokerHeader, GetTopicConfig, GetTopicConfigHeader, GetTopicStatsInfo,
     GetTopicStatsInfoHeader, QueryConsumerOffset, QueryConsumerOffsetHeader, TopicStats,
-    UpdateAndCreateTopic, UpdateAndCreateTopicHeader, UpdateConsumerOffset, UpdateConsumerOffsetHeader,
+    UpdateAndCreateTopic, UpdateAndCreateTopicHeader,
 };
 use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{Command, ResponseCode, Text};
 
-use crate::testing::{Client, request, start_broker};
+use crate::testing::{Client, commit_request, request, start_broker};
 
 fn change(topic: &str, perm: i32) -> Command {
     request::<UpdateAndCreateTopic>(&UpdateAndCreateTopicHeader {
@@ -31,8 +31,7 @@ fn delete(topic: &str) -> Command {
 }
 
 fn commit(group: &str, topic: &str, queue_offset: i64) -> Command {
-    let (group, topic) = (Text::from(group), Text::from(topic));
-    request::<UpdateConsumerOffset>(&UpdateConsumerOffsetHeader { group, topic, queue_id: 0, queue_offset })
+    commit_request(group, topic, 0, queue_offset)
 }
 
 fn committed(client: &mut Client, group: &str, topic: &str) -> Option<String> {

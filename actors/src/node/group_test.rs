@@ -12,7 +12,6 @@ use troupemq_codec::request::{
     ConsumerList, GetConsumerListByGroup, GetConsumerListByGroupHeader, HeartBeat, LockBatchMq, LockBody,
     LockReplyBody, NotifyConsumerIdsChanged, PullMessage, PullMessageHeader, PullMessageReplyHeader,
     QueryConsumerOffset, QueryConsumerOffsetHeader, QueryConsumerOffsetReplyHeader, UnlockBatchMq,
-    UpdateConsumerOffset, UpdateConsumerOffsetHeader,
 };
 use troupemq_codec::topic::{MessageQueue, TopicConfig, TopicConfigTable};
 use troupemq_codec::{Command, Request, ResponseCode, Text};
@@ -20,7 +19,7 @@ use troupemq_store::tables::TableFile;
 
 use crate::heartbeat::clients::GROUPS_PER_LINK_MAX;
 use crate::offsets::ResetOffsets;
-use crate::testing::{Client, pull_header, request, start_broker, until};
+use crate::testing::{Client, commit_request, pull_header, request, start_broker, until};
 
 const GROUP: &str = "readers";
 
@@ -74,13 +73,7 @@ fn query(client: &mut Client, queue_id: i32, zero_if_not_found: Option<bool>) ->
 }
 
 fn commit(client: &mut Client, queue_offset: i64) -> Command {
-    let header = UpdateConsumerOffsetHeader {
-        group: Text::from(GROUP),
-        topic: Text::from("T"),
-        queue_id: 0,
-        queue_offset,
-    };
-    client.call_past_notices(request::<UpdateConsumerOffset>(&header))
+    client.call_past_notices(commit_request(GROUP, "T", 0, queue_offset))
 }
 
 #[test]

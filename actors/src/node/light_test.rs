@@ -11,7 +11,8 @@ use troupemq_codec::{Command, ResponseCode, Text};
 
 use crate::node::NodeHandle;
 use crate::testing::{
-    Client, held_pull_header, pull_header, request, send_request, start_broker, start_broker_as,
+    Client, commit_request, held_pull_header, pull_header, request, send_request, start_broker,
+    start_broker_as,
 };
 
 fn start(dir: &Path, light_queues_max: u32) -> NodeHandle {
@@ -93,15 +94,8 @@ fn a_group_that_reads_as_a_light_queue_keeps_its_offsets_over_a_restart_without_
     let node = start(dir.path(), 100);
     let mut client = Client::of(&node);
     client.produce("T", 0, b"one", &names("%LMQ%a"));
-    let commit = UpdateConsumerOffsetHeader {
-        group: Text::from("%LMQ%g"),
-        topic: Text::from("%LMQ%a"),
-        queue_id: 0,
-        queue_offset: 1,
-    };
-    assert_eq!(client.call(request::<UpdateConsumerOffset>(&commit)).code, 0);
-    let stranger = UpdateConsumerOffsetHeader { group: Text::from("stranger"), ..commit };
-    let refused = client.call(request::<UpdateConsumerOffset>(&stranger));
+    assert_eq!(client.call(commit_request("%LMQ%g", "%LMQ%a", 0, 1)).code, 0);
+    let refused = client.call(commit_request("stranger", "%LMQ%a", 0, 1));
     assert_eq!(refused.code, ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST.0);
     node.stop_and_wait().expect("a clean stop");
     let saved = std::fs::read_to_string(dir.path().join("config/lmqConsumerOffset.json")).expect("the file");

@@ -19,7 +19,8 @@ use troupemq_codec::{Command, Request, ResponseCode, Text};
 
 use crate::node::NodeHandle;
 use crate::testing::{
-    Client, beat_request, member_data, pull_header, reader_of, request, start_broker, start_broker_as,
+    Client, beat_request, commit_request, member_data, pull_header, reader_of, request, start_broker,
+    start_broker_as,
 };
 
 const GROUP: &str = "readers";
@@ -36,13 +37,7 @@ fn join_as(client: &mut Client, consume_type: ConsumeType) {
 }
 
 fn commit(client: &mut Client, queue_offset: i64) -> Command {
-    let header = UpdateConsumerOffsetHeader {
-        group: Text::from(GROUP),
-        topic: Text::from("T"),
-        queue_id: 0,
-        queue_offset,
-    };
-    client.call_past_notices(request::<UpdateConsumerOffset>(&header))
+    client.call_past_notices(commit_request(GROUP, "T", 0, queue_offset))
 }
 
 fn progress(client: &mut Client, group: &str) -> Option<i64> {
@@ -231,15 +226,7 @@ fn a_reset_of_one_queue_leaves_the_others_where_they_are() {
     let (_node, mut client) = ten(dir.path());
     (0..5).for_each(|number| assert_eq!(client.produce("T", 1, &[number], "").code, 0));
     commit(&mut client, 9);
-    let of_next = |queue_offset| {
-        let (group, topic) = (Text::from(GROUP), Text::from("T"));
-        request::<UpdateConsumerOffset>(&UpdateConsumerOffsetHeader {
-            group,
-            topic,
-            queue_id: 1,
-            queue_offset,
-        })
-    };
+    let of_next = |queue_offset| commit_request(GROUP, "T", 1, queue_offset);
     assert_eq!(client.call_past_notices(of_next(3)).code, 0);
     let to_two = |header: &mut InvokeBrokerToResetOffsetHeader| {
         (header.queue_id, header.queue_offset) = (Some(0), Some(2));
@@ -332,13 +319,8 @@ fn without_resets_of_its_own_the_broker_tells_the_clients_and_lets_them_commit()
     assert_eq!(offline.response_code(), ResponseCode::CONSUMER_NOT_ONLINE);
     join(&mut member);
     for queue_id in 0..4 {
-        let header = UpdateConsumerOffsetHeader {
-            group: Text::from(GROUP),
-            topic: Text::from("T"),
-            queue_id,
-            queue_offset: if queue_id == 0 { 9 } else { 0 },
-        };
-        member.call_past_notices(request::<UpdateConsumerOffset>(&header));
+        let queue_offset = if queue_id == 0 { 9 } else { 0 };
+        member.call_past_notices(commit_request(GROUP, "T", queue_id, queue_offset));
     }
     let told = reset(&mut tool, |header| header.timestamp_ms = 0);
     assert_eq!(offsets_of(&told), [(0, 0), (1, 0), (2, 0), (3, 0)]);

@@ -13,7 +13,7 @@ use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::inspect::{StoreView, rebuild};
 use troupemq_store::{StoreConfig, SystemClock};
 
-use crate::testing::{Client, pull_header, request, send_request, start_broker};
+use crate::testing::{Client, commit_request, pull_header, request, send_request, start_broker};
 
 fn messages(answer: &Command) -> Vec<Message> {
     assert_eq!(answer.code, 0, "{answer:?}");
@@ -90,9 +90,7 @@ fn long_properties_flags_and_buyers_come_back() {
 }
 
 fn commit(client: &mut Client, group: &str, queue_offset: i64) {
-    let (group, topic) = (Text::from(group), Text::from("T"));
-    let header = UpdateConsumerOffsetHeader { group, topic, queue_id: 0, queue_offset };
-    assert_eq!(client.call(request::<UpdateConsumerOffset>(&header)).code, 0);
+    assert_eq!(client.call(commit_request(group, "T", 0, queue_offset)).code, 0);
 }
 
 fn progress(client: &mut Client, group: &str) -> Vec<(i32, ConsumedOffset)> {

@@ -16,8 +16,8 @@ use troupemq_store::ManualClock;
 use crate::config::{BrokerConfig, BrokerPart, NodeClock};
 use crate::node::{Node, NodeHandle};
 use crate::testing::{
-    Client, beat_request, held_pull_header, member_data, pull_header, pull_request, reader_of, request,
-    send_request, small_broker, start_broker, start_broker_as, topic_request,
+    Client, beat_request, commit_request, held_pull_header, member_data, pull_header, pull_request,
+    reader_of, request, send_request, small_broker, start_broker, start_broker_as, topic_request,
 };
 
 /// What a row expects: the code, a part of the remark, and what was not as expected goes here.
@@ -164,14 +164,7 @@ fn what_is_not_there_is_told_with_rocketmqs_codes_and_words() {
     };
     rows.ask(client, "4.3 group", back("Nobody", 0), (26, "subscription group not exist, Nobody"));
     rows.ask(client, "4.3 message", back("G", 77), (1, "look message by offset failed, 77"));
-    let commit = |group: &str, topic: &str| {
-        request::<UpdateConsumerOffset>(&UpdateConsumerOffsetHeader {
-            group: Text::from(group),
-            topic: Text::from(topic),
-            queue_id: 0,
-            queue_offset: 1,
-        })
-    };
+    let commit = |group: &str, topic: &str| commit_request(group, topic, 0, 1);
     rows.ask(client, "4.8 commit, group", commit("Nobody", "Nowhere"), (26, "Group Nobody not exist!"));
     rows.ask(client, "4.8 commit, topic", commit("G", "Nowhere"), (17, "Topic Nowhere not exist!"));
     rows.ask(client, "4.8 commit, no queue", without(commit("G", "T"), "queueId"), (29, "queueId"));
