@@ -38,7 +38,7 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Name and description of every scenario.
-pub fn scenarios() -> BTreeMap<String, String> {
+pub(crate) fn scenarios() -> BTreeMap<String, String> {
     let mut found = BTreeMap::<String, String>::new();
     for (folder, begin) in SCENARIOS {
         for file in fs::read_dir(root().join(folder)).expect("the scenarios are there").flatten() {
