@@ -416,10 +416,15 @@ impl Delivery {
     /// What the broker says; the message is then still not settled and comes again to this consumer after some seconds.
     pub async fn retry_later(mut self, level: i32) -> Result<(), ClientError> {
         let told = self.try_retry_later(level).await;
+        self.keep();
+        told
+    }
+
+    /// Lets it come again to this consumer, unless it is settled.
+    fn keep(mut self) {
         if let Some(Settle::Lane(lane)) = self.let_go() {
             lane.keep(self.message.clone());
         }
-        told
     }
 
     /// Sends it back; if the broker cannot take it, it stays as it is.

@@ -12,9 +12,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use troupemq::embedded::cast::TellRates;
-use troupemq::{Broker, Compression, Decision, Message, Outcome, PullRequest, Received};
+use troupemq::{Broker, Client, Compression, Decision, Message, Outcome, PullRequest, Received};
+use troupemq_codec::Request;
+use troupemq_codec::request::ConsumerSendMsgBack;
 
 use crate::daemon::{LIMIT, until};
+use crate::proxy::{Behind, Verdict};
 
 /// A broker that lets messages come again soon.
 async fn start() -> Broker {
@@ -49,6 +52,44 @@ async fn a_message_whose_function_panics_comes_again() {
     assert_eq!(next(&mut seen).await, ("x".to_owned(), 1));
     listener.shutdown().await;
     broker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_silent_about_what_it_is_to_take_back_holds_up_no_other_message() {
+    for in_order in [false, true] {
+        let (tell_lost, mut lost) = mpsc::unbounded_channel();
+        let behind = Behind::start(move |command| match command.code == ConsumerSendMsgBack::CODE {
+            true => {
+                tell_lost.send(()).expect("the test waits for it");
+                Verdict::Lose
+            }
+            false => Verdict::Pass,
+        });
+        let behind = behind.await;
+        // Longer than anything else here: whoever waits for this answer waits too long.
+        let builder = Client::builder().name_servers(&behind.names()).request_timeout(2 * LIMIT);
+        let client = builder.connect().await.expect("the name server listens");
+        client.create_topic("t", 2).await.expect("the broker serves");
+        let queues = client.queues("t").await.expect("the broker serves");
+        let (tell, mut seen) = mpsc::unbounded_channel();
+        let consumer = client.consumer("g").subscribe("t", "*").from_first();
+        let consumer = if in_order { consumer.in_order() } else { consumer };
+        let listening = consumer.listen(move |message| {
+            let body = text(&message);
+            let outcome = if body == "bad" { Outcome::GiveUp } else { Outcome::Done };
+            let told = tell.send(body);
+            async move { told.map_or(Outcome::Again, |()| outcome) }
+        });
+        let listener = listening.await.expect("the consumer starts");
+        let producer = client.producer("p").start().await.expect("the broker serves");
+        producer.send_to(&queues[0], Message::new("t", "bad")).await.expect("the broker serves");
+        assert_eq!(next(&mut seen).await, "bad");
+        next(&mut lost).await;
+        producer.send_to(&queues[1], Message::new("t", "good")).await.expect("the broker serves");
+        assert_eq!(next(&mut seen).await, "good", "in order: {in_order}");
+        drop(listener);
+        behind.broker.shutdown().await.expect("a clean end");
+    }
 }
 
 #[tokio::test]
@@ -88,7 +129,7 @@ async fn of_two_members_in_order_each_queue_has_one_reader() {
     let open = Broker::builder().temporary().listen(any).listen_as_name_server(any).start().await.unwrap();
     broker.shutdown().await.unwrap();
     let name_server = open.name_server_address().unwrap().to_string();
-    let far = troupemq::Client::builder().name_servers(&name_server).connect().await.unwrap();
+    let far = Client::builder().name_servers(&name_server).connect().await.unwrap();
     open.client().create_topic("shared", 4).await.unwrap();
     let (tell, mut seen) = mpsc::unbounded_channel();
     let mut listeners = Vec::new();
@@ -125,7 +166,7 @@ async fn in_order_a_queue_is_not_given_away_while_its_function_runs() {
     let any = ([127, 0, 0, 1], 0);
     let open = Broker::builder().temporary().listen(any).listen_as_name_server(any).start().await.unwrap();
     let name_server = open.name_server_address().unwrap().to_string();
-    let far = troupemq::Client::builder().name_servers(&name_server).connect().await.unwrap();
+    let far = Client::builder().name_servers(&name_server).connect().await.unwrap();
     open.client().create_topic("held", 2).await.unwrap();
     let producer = open.producer("p").start().await.unwrap();
     for queue in open.client().writable_queues("held").await.unwrap() {
@@ -135,7 +176,7 @@ async fn in_order_a_queue_is_not_given_away_while_its_function_runs() {
     let (tell, mut seen) = mpsc::unbounded_channel();
     let (release, released) = watch::channel(false);
     let at_work = Arc::new([const { AtomicUsize::new(0) }; 2]);
-    let listen = |name: &'static str, client: &troupemq::Client| {
+    let listen = |name: &'static str, client: &Client| {
         let (tell, released, at_work) = (tell.clone(), released.clone(), at_work.clone());
         let consumer = client.consumer("g").subscribe("held", "*").from_first().in_order();
         consumer.listen(move |message| {
@@ -280,7 +321,7 @@ async fn nothing_runs_on_when_the_handles_are_gone() {
     let any = ([127, 0, 0, 1], 0);
     let broker = Broker::builder().temporary().listen(any).listen_as_name_server(any).start().await.unwrap();
     let name_server = broker.name_server_address().unwrap().to_string();
-    let far = troupemq::Client::builder().name_servers(&name_server).connect().await.unwrap();
+    let far = Client::builder().name_servers(&name_server).connect().await.unwrap();
     for client in [broker.client(), &far] {
         let producer = client.producer("p").trace(true).start().await.unwrap();
         producer.send(Message::new("t", "x")).await.unwrap();

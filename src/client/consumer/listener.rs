@@ -2,11 +2,15 @@
 //!
 //! Invariants:
 //! - a message is settled by what the function returns; one whose function panics comes again later;
-//! - no more functions run at a time than was asked for; in order, no more than one for each queue;
+//! - no more functions run at a time than was asked for, and a message that is sent back keeps the place of its
+//!   function until the broker has it; in order, no more than one for each queue;
+//! - nobody waits for a broker that is silent: what it is to take back holds up no other message but those behind it in
+//!   order;
 //! - in order, a queue that stands still holds up no other: a message that waits to be given to its function again
 //!   takes no place, and what waits behind it is bounded by its lane;
 //! - no function is called for a message of a queue that went to another member;
-//! - with the handle everything ends; [`Listener::shutdown`] lets what runs come to its end.
+//! - with the handle everything ends, and nothing is sent back because of that: who gets the queue gets the message;
+//!   [`Listener::shutdown`] lets what runs come to its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -61,6 +65,8 @@ struct Calls<F> {
 struct Running {
     tasks: JoinSet<Outcome>,
     deliveries: HashMap<Id, Delivery>,
+    /// Messages that are being sent back.
+    returns: JoinSet<Returned>,
     /// Messages that could begin, and wait for a place; in order, one of a queue at most.
     ready: VecDeque<Delivery>,
     /// In order: messages whose function said that they shall come again, until they do.
@@ -70,6 +76,12 @@ struct Running {
     waiting: HashMap<Queue, VecDeque<Delivery>>,
     /// Nothing is begun any more.
     is_ending: bool,
+}
+
+/// A message that was sent back, or could not be.
+struct Returned {
+    delivery: Delivery,
+    told: Result<(), ClientError>,
 }
 
 impl ConsumerBuilder {
@@ -123,16 +135,20 @@ where
     F: Fn(Received) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Outcome> + Send + 'static,
 {
-    async fn run(self, mut deliveries: Deliveries, mut stopped: oneshot::Receiver<()>) {
+    async fn run(self, deliveries: Deliveries, mut stopped: oneshot::Receiver<()>) {
         let mut running = Running::default();
+        // Behind `running`, so that it is dropped before: the member then knows that its messages are not to be sent
+        // back.
+        let mut deliveries = deliveries;
         loop {
             self.call_ready(&mut running);
             // In order every queue is read on, so that none waits for another.
-            let takes_more = self.in_order || running.tasks.len() < self.at_most;
+            let takes_more = self.in_order || running.at_work() < self.at_most;
             tokio::select! {
                 biased;
                 _ = &mut stopped => break,
                 Some(ended) = running.tasks.join_next_with_id() => self.settle(&mut running, ended).await,
+                Some(returned) = running.returns.join_next() => self.returned(&mut running, returned),
                 Some(over) = running.pauses.join_next_with_id() => running.resume(over),
                 next = deliveries.next(), if takes_more => match next {
                     None => break,
@@ -142,8 +158,12 @@ where
             }
         }
         running.begin_no_more();
-        while let Some(ended) = running.tasks.join_next_with_id().await {
-            self.settle(&mut running, ended).await;
+        loop {
+            tokio::select! {
+                Some(ended) = running.tasks.join_next_with_id() => self.settle(&mut running, ended).await,
+                Some(returned) = running.returns.join_next() => self.returned(&mut running, returned),
+                else => break,
+            }
         }
         deliveries.shutdown().await;
     }
@@ -164,7 +184,7 @@ where
 
     /// Calls as many functions as there are places.
     fn call_ready(&self, running: &mut Running) {
-        while running.tasks.len() < self.at_most
+        while running.at_work() < self.at_most
             && let Some(delivery) = running.ready.pop_front()
         {
             if delivery.is_current() {
@@ -203,26 +223,38 @@ where
             Outcome::Again if !self.in_order => Some(0),
             Outcome::Again | Outcome::GiveUp => Some(-1),
         };
-        let settled = match level {
-            None => delivery.ack().await,
+        match level {
             // Whoever has the queue now gets the message.
-            Some(_) if !delivery.is_current() => {
-                delivery.forget();
-                Ok(())
-            }
-            Some(level) if self.in_order => {
-                let sent_back = delivery.try_retry_later(level).await;
-                if sent_back.is_err() && delivery.is_current() {
-                    tracing::warn!(%queue, "message not sent back, it comes again before those behind it");
-                    return running.suspend(delivery);
+            Some(_) if !delivery.is_current() => delivery.forget(),
+            Some(level) => return running.send_back(delivery, level),
+            None => {
+                if let Err(error) = delivery.ack().await {
+                    tracing::warn!(%queue, %error, "message not settled, it comes again");
                 }
-                delivery.forget();
-                sent_back
             }
-            Some(level) => delivery.retry_later(level).await,
+        }
+        if self.in_order {
+            running.next_of(&queue);
+        }
+    }
+
+    /// Goes on behind a message that the broker has taken back, or could not.
+    fn returned(&self, running: &mut Running, returned: Result<Returned, JoinError>) {
+        let Returned { delivery, told } = match returned {
+            Ok(returned) => returned,
+            Err(error) => return tracing::error!(%error, "a message was not sent back"),
         };
-        if let Err(error) = settled {
-            tracing::warn!(%queue, %error, "message not settled, it comes again");
+        let queue = delivery.message().queue().clone();
+        match told {
+            Ok(()) => {}
+            Err(error) if self.in_order && delivery.is_current() => {
+                tracing::warn!(%queue, %error, "message not sent back, it comes again before those behind it");
+                return running.suspend(delivery);
+            }
+            Err(error) => {
+                tracing::warn!(%queue, %error, "message not sent back, it comes again");
+                delivery.keep();
+            }
         }
         if self.in_order {
             running.next_of(&queue);
@@ -231,6 +263,19 @@ where
 }
 
 impl Running {
+    /// Places that are taken.
+    fn at_work(&self) -> usize {
+        self.tasks.len() + self.returns.len()
+    }
+
+    /// Sends a message back, beside all else.
+    fn send_back(&mut self, mut delivery: Delivery, level: i32) {
+        self.returns.spawn(async move {
+            let told = delivery.try_retry_later(level).await;
+            Returned { delivery, told }
+        });
+    }
+
     /// In order: the message comes again after a pause, before any other of its queue.
     fn suspend(&mut self, delivery: Delivery) {
         if self.is_ending {

@@ -158,7 +158,7 @@ impl Member {
                 _ = leases.tick(), if self.settings.leases() => self.renew_leases().await,
                 () = changed.notified() => rebalance_at = self.rebalance().await,
                 () = sleep_until(rebalance_at) => rebalance_at = self.rebalance().await,
-                Some(asked) = questions.recv() => self.on_asked(asked).await,
+                Some(asked) = questions.recv() => self.on_asked(asked),
                 Some(done) = self.jobs.next() => self.on_done(done),
                 _ = inbox.recv_many(&mut taken, EVENTS_TAKEN_MAX) => {
                     taken.drain(..).for_each(|event| self.on_event(event));

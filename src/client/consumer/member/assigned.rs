@@ -26,8 +26,6 @@ pub(super) struct Assigned {
     task: AbortHandle,
     /// In order: when the lease of the queue was last taken or renewed.
     pub(super) leased_at: Instant,
-    /// Whether a commit is under way.
-    pub(super) is_committing: bool,
 }
 
 impl Drop for Assigned {
@@ -44,7 +42,7 @@ impl Assigned {
         (notes, task): (mpsc::UnboundedReceiver<Note>, AbortHandle),
     ) -> Assigned {
         let (kept, leased_at) = (VecDeque::new(), Instant::now());
-        Assigned { lane, progress, notes, kept, task, leased_at, is_committing: false }
+        Assigned { lane, progress, notes, kept, task, leased_at }
     }
 
     /// Counts what the lane has noted; there is room for what is done with.

@@ -1,18 +1,21 @@
 //! What a member has asked of brokers beside its own work: commits of its progress, messages it sends back.
 //!
 //! Invariants:
-//! - at most one commit of a queue is under way, so that none overtakes another;
+//! - at most one commit of a queue is under way, whichever assignment of it, so that none overtakes another;
+//! - what was asked is known by itself, not by its task: one that is cut off is not done, and holds up nothing;
 //! - at most [`RETURNS_MAX`] messages are sent back at a time; those that wait for it keep their room in their lane, so
 //!   that they are bounded like all that are out.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::future::pending;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 use tokio::time::timeout;
+use troupemq_codec::Text;
 
 use super::{LAST_WAIT, Member};
+use crate::client::Client;
 use crate::client::consumer::lane::Lane;
 use crate::client::error::ClientError;
 use crate::client::message::Received;
@@ -21,19 +24,26 @@ use crate::client::queue::Queue;
 /// Messages that are sent back at a time.
 const RETURNS_MAX: usize = 16;
 
-/// What was asked, and how it went.
+/// What was asked.
 #[derive(Debug)]
-pub(super) enum Done {
-    /// Progress of an assignment of a queue was committed.
-    Committed { queue: Queue, lane: u64, queue_offset: i64, told: Result<(), ClientError> },
-    /// A message was sent back.
-    SentBack { lane: Arc<Lane>, message: Box<Received>, told: Result<(), ClientError> },
+pub(super) enum Job {
+    /// To commit progress of an assignment of a queue.
+    Commit { queue: Queue, lane: u64, queue_offset: i64 },
+    /// To take a message back.
+    Return { lane: Arc<Lane>, message: Box<Received> },
 }
+
+/// What was asked, and how it went.
+type Done = (Job, Result<(), ClientError>);
 
 /// What is under way. It ends with this.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<Result<(), ClientError>>,
+    /// What the tasks do.
+    asked: HashMap<Id, Job>,
+    /// Queues whose progress is being committed.
+    committing: BTreeSet<Queue>,
     /// Messages that are being sent back.
     returns: usize,
     /// Messages that wait for that.
@@ -52,47 +62,58 @@ impl Jobs {
             && let Some((lane, message)) = self.returning.pop_front()
         {
             self.returns += 1;
-            self.tasks.spawn(async move {
-                let told = lane.send_back(&message, 0).await;
-                Done::SentBack { lane, message, told }
-            });
+            let (by, returned) = (lane.clone(), message.clone());
+            let task = self.tasks.spawn(async move { by.send_back(&returned, 0).await });
+            self.asked.insert(task.id(), Job::Return { lane, message });
         }
     }
 
-    /// The next that is done; waits while nothing is under way.
+    /// Has progress committed; none of its queue may be under way.
+    fn commit(&mut self, (client, group): (Client, Text), queue: Queue, (lane, queue_offset): (u64, i64)) {
+        self.committing.insert(queue.clone());
+        let committed = queue.clone();
+        let task = self.tasks.spawn(async move { client.commit(&group, &committed, queue_offset).await });
+        self.asked.insert(task.id(), Job::Commit { queue, lane, queue_offset });
+    }
+
+    /// The next that is done; waits while nothing is under way. What was cut off counts as not done.
     pub(super) async fn next(&mut self) -> Option<Done> {
-        let done = match self.tasks.join_next().await {
+        let (id, told) = match self.tasks.join_next_with_id().await {
             None => pending().await,
             Some(Ok(done)) => done,
             Some(Err(error)) => {
                 tracing::error!(%error, "what was asked of a broker was cut off");
-                return None;
+                (error.id(), Err(ClientError::ShutDown { what: "task" }))
             }
         };
-        if matches!(done, Done::SentBack { .. }) {
-            self.returns -= 1;
-            self.begin_returns();
+        let job = self.asked.remove(&id)?;
+        match &job {
+            Job::Commit { queue, .. } => drop(self.committing.remove(queue)),
+            Job::Return { .. } => {
+                self.returns -= 1;
+                self.begin_returns();
+            }
         }
-        Some(done)
+        Some((job, told))
     }
 }
 
 impl Member {
-    pub(super) fn on_done(&mut self, done: Done) {
-        match done {
-            Done::Committed { queue, lane, queue_offset, told } => {
+    pub(super) fn on_done(&mut self, (job, told): Done) {
+        match (job, told) {
+            (Job::Commit { queue, lane, queue_offset }, Ok(())) => {
                 let assigned = self.lanes.get_mut(&queue).filter(|assigned| assigned.lane.id == lane);
-                let Some(assigned) = assigned else { return };
-                assigned.is_committing = false;
-                match told {
-                    Ok(()) => assigned.progress.committed(queue_offset),
-                    Err(error) => tracing::debug!(%queue, queue_offset, %error, "progress not committed"),
+                if let Some(assigned) = assigned {
+                    assigned.progress.committed(queue_offset);
                 }
             }
-            Done::SentBack { lane, message, told: Ok(()) } => {
+            (Job::Commit { queue, queue_offset, .. }, Err(error)) => {
+                tracing::debug!(%queue, queue_offset, %error, "progress not committed");
+            }
+            (Job::Return { lane, message }, Ok(())) => {
                 self.settled(&lane, message.queue_offset(), message.body().len());
             }
-            Done::SentBack { lane, message, told: Err(error) } => {
+            (Job::Return { lane, message }, Err(error)) => {
                 tracing::warn!(queue = %lane.queue, %error, "message not sent back, it comes again");
                 lane.keep(*message);
             }
@@ -106,24 +127,21 @@ impl Member {
         }
     }
 
-    /// Has the progress of a queue committed if it is news; false while another commit of it is under way.
-    fn begin_commit(&mut self, queue: &Queue) -> bool {
+    /// Has the progress of a queue committed if it is news; false while another commit of it is under way, also one of
+    /// an earlier assignment.
+    pub(super) fn begin_commit(&mut self, queue: &Queue) -> bool {
         let Some(assigned) = self.lanes.get_mut(queue) else { return true };
         assigned.count_notes();
         if self.settings.broadcast {
             return true;
         }
-        if assigned.is_committing {
+        if self.jobs.committing.contains(queue) {
             return false;
         }
-        let Some(queue_offset) = assigned.progress.to_commit() else { return true };
-        assigned.is_committing = true;
-        let (client, group) = (self.client.clone(), self.settings.group.clone());
-        let (queue, lane) = (queue.clone(), assigned.lane.id);
-        self.jobs.tasks.spawn(async move {
-            let told = client.commit(&group, &queue, queue_offset).await;
-            Done::Committed { queue, lane, queue_offset, told }
-        });
+        if let Some(queue_offset) = assigned.progress.to_commit() {
+            let (lane, whose) = (assigned.lane.id, (self.client.clone(), self.settings.group.clone()));
+            self.jobs.commit(whose, queue.clone(), (lane, queue_offset));
+        }
         true
     }
 
@@ -133,7 +151,7 @@ impl Member {
         let committed = async {
             loop {
                 left.retain(|queue| !self.begin_commit(queue));
-                let is_committing = |queue| self.lanes.get(queue).is_some_and(|queue| queue.is_committing);
+                let is_committing = |queue: &Queue| self.jobs.committing.contains(queue);
                 if left.is_empty() && !queues.iter().any(is_committing) {
                     return;
                 }
@@ -160,5 +178,24 @@ impl Member {
         if is_news && let Err(error) = self.file.save().await {
             tracing::warn!(%error, "offsets not saved");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_commit_that_is_cut_off_is_not_done_and_the_next_may_begin() {
+        let mut jobs = Jobs::default();
+        let queue = Queue { topic: "t".into(), broker_name: "b".into(), queue_id: 0 };
+        let task = jobs.tasks.spawn(pending());
+        jobs.committing.insert(queue.clone());
+        jobs.asked.insert(task.id(), Job::Commit { queue, lane: 1, queue_offset: 7 });
+        task.abort();
+        let (job, told) = jobs.next().await.expect("it is known what was cut off");
+        assert!(matches!(job, Job::Commit { queue_offset: 7, .. }), "{job:?}");
+        told.expect_err("nobody knows whether the broker has it");
+        assert!(jobs.committing.is_empty() && jobs.asked.is_empty());
     }
 }

@@ -19,7 +19,7 @@ use crate::client::queue::Queue;
 
 impl Member {
     /// Answers what brokers ask.
-    pub(super) async fn on_asked(&mut self, asked: Asked) {
+    pub(super) fn on_asked(&mut self, asked: Asked) {
         match asked {
             // Whoever asked may have gone meanwhile.
             Asked::RunningInfo(reply) => drop(reply.send(self.running_info())),
@@ -30,11 +30,9 @@ impl Member {
                     if let Some(assigned) = self.lanes.remove(&queue) {
                         tracing::info!(%queue, queue_offset, "offset reset");
                         drop(assigned);
-                        let committed = self.client.commit(&self.settings.group, &queue, queue_offset).await;
-                        if let Err(error) = committed {
-                            tracing::warn!(%queue, %error, "reset not committed");
-                        }
-                        self.resume(queue, queue_offset);
+                        self.resume(&queue, queue_offset);
+                        // If a commit of what was before is under way, this one follows with the next round.
+                        self.begin_commit(&queue);
                     }
                 }
             }
@@ -53,10 +51,10 @@ impl Member {
     }
 
     /// Begins a queue anew at an offset.
-    fn resume(&mut self, queue: Queue, queue_offset: i64) {
+    fn resume(&mut self, queue: &Queue, queue_offset: i64) {
         let of_topic = |subscription: &&Subscription| subscription.topic == queue.topic;
         if let Some(subscription) = self.settings.subscriptions.iter().find(of_topic).cloned() {
-            self.begin(&subscription, queue, Progress::new(queue_offset));
+            self.begin(&subscription, queue.clone(), Progress::new(queue_offset));
         }
     }
 
