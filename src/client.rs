@@ -264,7 +264,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes the client; it must be called within a Tokio runtime.
+    /// Makes the client; it must be called within a Tokio runtime, which carries its tasks: it must go on being driven.
     ///
     /// # Errors
     /// [`ClientError::Setting`] without a name server or with files of TLS that cannot be used,

@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use troupemq::embedded::cast::{AllTopics, QueueReading, TellQueue, TellRates};
-use troupemq::{Broker, Client, ClientError, Deliveries, FlushMode, Message};
+use troupemq::{Broker, Client, ClientError, Deliveries, FlushMode, Message, Producer};
 
 use crate::daemon::{LIMIT, until};
 
@@ -48,6 +49,30 @@ async fn send_and_receive(broker: &Broker) -> Result<(), ClientError> {
     producer.send(Message::new("orders", "again").tag("paid")).await?;
     assert_eq!(next(&mut orders).await, "again");
     Ok(())
+}
+
+#[test]
+fn a_connection_outlives_the_runtime_that_opened_it() {
+    let one_thread =
+        || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let send_many = async |producer: Producer| {
+        let mut senders = JoinSet::new();
+        for _ in 0..64 {
+            let producer = producer.clone();
+            senders.spawn(async move { producer.send(Message::new("t", "x")).await });
+        }
+        senders.join_all().await.into_iter().for_each(|sent| drop(sent.expect("the broker serves")));
+        producer
+    };
+    let (stays, opens, comes_later) = (one_thread(), one_thread(), one_thread());
+    let broker = stays.block_on(start());
+    let producer = opens.block_on(async {
+        let producer = broker.producer("p").start().await.expect("the broker serves");
+        send_many(producer).await
+    });
+    drop(opens);
+    comes_later.block_on(send_many(producer));
+    stays.block_on(broker.shutdown()).expect("a clean end");
 }
 
 #[tokio::test(flavor = "current_thread")]
