@@ -7,10 +7,11 @@
 //! - nothing is allocated per message: frames are read where they lie, records are encoded where they leave;
 //! - a send is answered once, in the order of the batch; a one-way send never.
 //!
-//! Contents: `check` says what is allowed, `place` finds topic and queue, `ids` makes unique ids, `bench` gathers a
-//! batch, `inner_batch` makes one record of many messages, `count` counts them, `reply` writes the answers, `slow`
-//! tells of those that took long; `own` is for what the broker stores itself.
+//! Contents: `asked` is a send as it came, `check` says what is allowed, `place` finds topic and queue, `ids` makes
+//! unique ids, `bench` gathers a batch, `inner_batch` makes one record of many messages, `count` counts them, `reply`
+//! writes the answers, `slow` tells of those that took long; `own` is for what the broker stores itself.
 
+pub mod asked;
 pub mod bench;
 pub mod check;
 mod count;
@@ -25,7 +26,8 @@ pub mod slow;
 use troupemq_codec::Request;
 use troupemq_codec::request::{SendBatchMessage, SendMessage, SendMessageV2};
 
-pub use bench::{Bench, Benches, Wanted};
+pub use asked::{AnswerTo, Asked};
+pub use bench::{Bench, Benches, Left};
 pub use own::{Own, StoredOwn, set_if_room, set_within, store};
 
 /// Whether a request code is a send that the session serves itself.

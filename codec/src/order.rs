@@ -1,7 +1,8 @@
 //! A command on its way into a connection, with the one who waits for its answer.
 //!
 //! Invariants:
-//! - the head is a frame up to its body, the length word included: it can be written as it is;
+//! - the head of an [`Order`] is a frame up to its body, the length word included: it can be written as it is;
+//! - a [`SendOrder`] becomes a frame where it is written, and none at all where the broker is in the same process;
 //! - the body is what the sender gave; it is never copied here.
 
 use bytes::{Bytes, BytesMut};
@@ -10,7 +11,8 @@ use crate::command::{Command, FLAG_ONEWAY, Head, HeaderForm};
 use crate::frame::LENGTH_BYTES;
 use crate::header::Header;
 use crate::language::Language;
-use crate::request::Request;
+use crate::request::{Request, SendBatchMessage, SendMessageV2, SendMessageV2Header};
+use crate::sent::Sent;
 use crate::version::OUR_VERSION;
 
 /// Bytes of a head beside its fields.
@@ -33,6 +35,72 @@ pub struct Order<W> {
     pub waiter: Option<W>,
 }
 
+/// A message, or a batch of them, on its way to a broker.
+#[derive(Debug)]
+pub struct SendOrder<S> {
+    /// All but the body.
+    pub header: SendMessageV2Header,
+    /// The body.
+    pub body: Bytes,
+    /// Who waits.
+    pub waiter: S,
+}
+
+/// What goes into a connection: `C` waits for a command, `S` for what becomes of a send.
+#[derive(Debug)]
+pub enum Outgoing<C, S> {
+    /// Any command.
+    Frame(Order<C>),
+    /// A send, which most are.
+    Send(SendOrder<S>),
+}
+
+/// Answers that came together, each with who waits for it.
+#[derive(Debug)]
+pub enum Answers<C, S> {
+    /// To commands.
+    Commands(Vec<(C, Command)>),
+    /// To sends.
+    Sends(Vec<(S, Sent)>),
+}
+
+impl<C, S> Answers<C, S> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Answers::Commands(all) => all.len(),
+            Answers::Sends(all) => all.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives each to who waits for it.
+    pub fn give(self, command: impl FnMut((C, Command)), send: impl FnMut((S, Sent))) {
+        match self {
+            Answers::Commands(all) => all.into_iter().for_each(command),
+            Answers::Sends(all) => all.into_iter().for_each(send),
+        }
+    }
+}
+
+impl<S> SendOrder<S> {
+    /// The code of the request that it is.
+    pub fn code(&self) -> i32 {
+        if self.header.is_batch == Some(true) { SendBatchMessage::CODE } else { SendMessageV2::CODE }
+    }
+
+    /// Appends the frame up to the body.
+    pub fn encode_head(&self, opaque: i32, out: &mut BytesMut) {
+        let mut writer = request(self.code(), opaque, 0).begin(out);
+        self.header.encode(&mut writer);
+        writer.finish(self.body.len());
+    }
+}
+
 impl<W> Order<W> {
     /// Writes the head of a command.
     pub fn new(command: &Command, waiter: Option<W>) -> Order<W> {
@@ -50,16 +118,8 @@ impl<W> Order<W> {
         let field = VALUE_BYTES.saturating_add(FIELD_BYTES);
         let fields = R::Header::KEYS.len().saturating_mul(field);
         let mut head = BytesMut::with_capacity(HEAD_BYTES.saturating_add(fields));
-        let parts = Head {
-            code: R::CODE,
-            language: Language::Java,
-            version: OUR_VERSION,
-            opaque,
-            flag: if waiter.is_none() { FLAG_ONEWAY } else { 0 },
-            remark: None,
-            form: HeaderForm::Json,
-        };
-        let mut writer = parts.begin(&mut head);
+        let flag = if waiter.is_none() { FLAG_ONEWAY } else { 0 };
+        let mut writer = request(R::CODE, opaque, flag).begin(&mut head);
         header.encode(&mut writer);
         writer.finish(body.len());
         Order { opaque, head: head.freeze(), body, waiter }
@@ -71,11 +131,40 @@ impl<W> Order<W> {
     }
 }
 
+/// The fixed parts of a request.
+fn request(code: i32, opaque: i32, flag: i32) -> Head<'static> {
+    Head {
+        code,
+        language: Language::Java,
+        version: OUR_VERSION,
+        opaque,
+        flag,
+        remark: None,
+        form: HeaderForm::Json,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::frame::take_frame;
     use crate::request::{GetMaxOffset, GetMaxOffsetHeader};
+
+    #[test]
+    fn the_head_of_a_send_is_that_of_its_request() {
+        let (header, body) =
+            (SendMessageV2Header { topic: "T".into(), ..Default::default() }, Bytes::from_static(b"b"));
+        for is_batch in [None, Some(false), Some(true)] {
+            let header = SendMessageV2Header { is_batch, ..header.clone() };
+            let known = match is_batch {
+                Some(true) => Order::request::<SendBatchMessage>(7, &header, body.clone(), Some(())),
+                _ => Order::request::<SendMessageV2>(7, &header, body.clone(), Some(())),
+            };
+            let (order, mut head) = (SendOrder { header, body: body.clone(), waiter: () }, BytesMut::new());
+            order.encode_head(7, &mut head);
+            assert_eq!(head, known.head);
+        }
+    }
 
     #[test]
     fn head_and_body_are_the_frame_of_the_command() {

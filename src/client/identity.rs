@@ -51,16 +51,19 @@ impl Identity {
         &self.client_id
     }
 
-    /// A new unique id for a message.
-    pub(crate) fn message_id(&self, now_ms: i64) -> UniqueIdText {
-        let id = UniqueId {
-            ip: self.ip,
-            process_id: self.process_id,
-            hash: self.hash,
-            month_ms: month_ms(now_ms),
-            counter: self.counter.fetch_add(1, Ordering::Relaxed),
-        };
-        id.text()
+    /// New unique ids for messages of one moment.
+    pub(crate) fn message_ids(&self, now_ms: i64) -> impl Fn() -> UniqueIdText {
+        let month_ms = month_ms(now_ms);
+        move || {
+            let id = UniqueId {
+                ip: self.ip,
+                process_id: self.process_id,
+                hash: self.hash,
+                month_ms,
+                counter: self.counter.fetch_add(1, Ordering::Relaxed),
+            };
+            id.text()
+        }
     }
 }
 
@@ -117,7 +120,7 @@ mod tests {
     fn ids_of_one_client_differ() {
         let identity = Identity::new(Some(([127, 0, 0, 1], 9876).into()), None);
         let ids: std::collections::HashSet<String> =
-            (0..1000).map(|_| identity.message_id(1).as_str().to_owned()).collect();
+            (0..1000).map(|now_ms| identity.message_ids(now_ms / 10)().as_str().to_owned()).collect();
         assert_eq!(ids.len(), 1000);
         assert!(identity.client_id().contains('@'));
     }

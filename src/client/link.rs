@@ -4,11 +4,14 @@
 //! - one task owns the socket and the table of pending requests; it ends when the socket or the last handle does
 //!   (a broker in this process needs no task: it takes the requests itself);
 //! - every caller gets an answer or an error: what is pending when the task ends fails with `Disconnected`;
-//! - once [`OUTBOUND_MAX_BYTES`] wait to be written, no further request is taken: callers wait, each with a limit;
+//! - when too much waits to be written no further request is taken: callers wait, each with a limit;
 //! - a connection on which requests stay without an answer, and nothing else is heard, ends: the next one may lead to
 //!   a server that lives.
+//!
+//! Contents: `wire` is the task of a connection.
 
-use std::collections::HashMap;
+mod wire;
+
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -16,40 +19,32 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
-use troupemq_codec::command::Molds;
-use troupemq_codec::frame::take_frame;
+use tokio::time::{Instant, timeout, timeout_at};
+use troupemq_codec::order::{Outgoing, SendOrder};
+use troupemq_codec::request::{SendBatchMessage, SendMessageV2, SendMessageV2Header, SendReplyMessageV2};
+use troupemq_codec::sent::Stored;
 use troupemq_codec::signature::{ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, sign};
-use troupemq_codec::{Command, CommandView, Order, Request, ResponseCode, Text};
+use troupemq_codec::{CodecError, Command, Order, Request, ResponseCode, Sent, Text};
 
 use super::error::ClientError;
 use super::near::{Near, give_out};
 use super::peers::{Dialling, connect_timed_out};
+use super::trace::REGION;
+use wire::Wire;
 
-/// Bytes that may wait for the socket before further requests are left in the queue.
-const OUTBOUND_MAX_BYTES: usize = 256 << 10;
 /// Requests that may wait in the queue; a full one makes callers wait.
 const QUEUED_MAX: usize = 1024;
 /// Turns of a broker in this process whose answers may wait to be given out.
 const ANSWERED_MAX: usize = 64;
-/// Requests taken from the queue at once.
-const TAKEN_MAX: usize = 64;
-/// How often entries of callers that gave up are removed, and a connection is looked at that may be dead.
-const SWEEP: Duration = Duration::from_secs(5);
-/// Callers that gave up without a word of the server since, after which the connection counts as dead.
-const UNANSWERED_MAX: usize = 2;
 /// How long what nobody waits for may wait for its place in the queue, and the last bytes for the socket.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Room made for each read.
-const READ_BYTES: usize = 64 << 10;
-/// How an alert of TLS begins, which is what a server that wants TLS answers to anything else.
-const TLS_ALERT: [u8; 2] = [0x15, 3];
-/// What is said of a connection that carries no TLS and ended before the server said anything.
-const UNHEARD: &str = "it closed the connection without a word, as servers do that want TLS";
+/// The region of a broker that names none.
+const HOME: Text = Text::from_static(REGION);
 
 /// A request of a server to this client, over the connection the client opened.
 #[derive(Debug)]
@@ -71,13 +66,16 @@ impl AnswerTo {
     pub(crate) async fn send(self, answer: Command) {
         if let Some(orders) = self.0.upgrade() {
             // A connection that is closed or takes nothing is the server's sign that it wants no answer any more.
-            let _ = timeout(PATIENCE, orders.send(Order::new(&answer, None))).await;
+            let _ = timeout(PATIENCE, orders.send(Outgoing::Frame(Order::new(&answer, None)))).await;
         }
     }
 }
 
+/// Who waits for what becomes of a send.
+pub(crate) type SendWaiter = oneshot::Sender<Result<Sent, CodecError>>;
+
 /// Something to write, and who waits for the answer to it.
-pub(crate) type LinkOrder = Order<oneshot::Sender<Command>>;
+pub(crate) type LinkOrder = Outgoing<oneshot::Sender<Command>, SendWaiter>;
 
 /// Who signs requests.
 #[derive(Clone)]
@@ -150,25 +148,17 @@ impl Link {
         is_secret: bool,
     ) -> Link {
         let (orders, queue) = mpsc::channel(QUEUED_MAX);
-        let wire = Wire {
-            address: address.into(),
-            is_secret,
-            is_heard: false,
-            ending: Arc::new(OnceLock::new()),
-            unanswered: Arc::default(),
-            queue,
-            answers: orders.downgrade(),
-            calls,
-            pending: HashMap::new(),
-            molds: Molds::default(),
-            inbound: BytesMut::with_capacity(READ_BYTES),
-            outbound: BytesMut::with_capacity(READ_BYTES),
+        let wire = Wire::new(address, is_secret, (queue, orders.downgrade()), calls);
+        let link = Link {
+            address: wire.address.clone(),
+            orders,
+            next_opaque: wire.next_opaque.clone(),
+            credentials: None,
+            ending: wire.ending.clone(),
+            unanswered: wire.unanswered.clone(),
         };
-        let (address, ending, unanswered) =
-            (wire.address.clone(), wire.ending.clone(), wire.unanswered.clone());
         tokio::spawn(wire.run(reader, writer));
-        let next_opaque = Arc::new(AtomicI32::new(1));
-        Link { address, orders, next_opaque, credentials: None, ending, unanswered }
+        link
     }
 
     /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
@@ -229,24 +219,93 @@ impl Link {
 
     /// The same from a moment on, which is now, until another. The header is written at once: it need not outlive
     /// this call.
-    pub(crate) fn call_until<'a, R: Request>(
+    fn call_until<'a, R: Request>(
         &'a self,
         header: &R::Header,
         body: Bytes,
-        (begun, until): (Instant, Instant),
+        limits: (Instant, Instant),
     ) -> impl Future<Output = Result<Command, ClientError>> + use<'a, R> {
-        let (reply, answer) = oneshot::channel();
-        let order = self.order::<R>(header, body, Some(reply));
+        let (waiter, answer) = oneshot::channel();
+        let order = self.order::<R>(header, body, Some(waiter));
+        self.exchange(R::NAME, order, answer, limits)
+    }
+
+    /// Sends a message, or a batch, from a moment on, which is now, and waits until another for where it is stored.
+    pub(crate) async fn send(
+        &self,
+        header: SendMessageV2Header,
+        body: Bytes,
+        limits: (Instant, Instant),
+    ) -> Result<(ResponseCode, Stored), ClientError> {
+        let is_batch = header.is_batch == Some(true);
+        let request = if is_batch { SendBatchMessage::NAME } else { SendMessageV2::NAME };
+        let sent = if self.credentials.is_none() {
+            let (waiter, answer) = oneshot::channel();
+            let order = Outgoing::Send(SendOrder { header, body, waiter });
+            self.exchange(request, order, answer, limits).await?
+        } else {
+            // A signature is over the fields of a command.
+            let signed = match is_batch {
+                true => self.call_until::<SendBatchMessage>(&header, body, limits).await,
+                false => self.call_until::<SendMessageV2>(&header, body, limits).await,
+            };
+            Sent::of(&signed?, &HOME)
+        };
+        self.stored(request, sent)
+    }
+
+    /// Sends the reply to a message, and waits for where it is stored.
+    pub(crate) async fn send_reply(
+        &self,
+        header: &SendMessageV2Header,
+        body: Bytes,
+        within: Duration,
+    ) -> Result<(ResponseCode, Stored), ClientError> {
+        let answer = self.call::<SendReplyMessageV2>(header, body, within).await?;
+        self.stored(SendReplyMessageV2::NAME, Sent::of(&answer, &HOME))
+    }
+
+    /// Where a message is, by the answer to it.
+    fn stored(
+        &self,
+        request: &'static str,
+        sent: Result<Sent, CodecError>,
+    ) -> Result<(ResponseCode, Stored), ClientError> {
+        let address = || self.address.to_string();
+        match sent {
+            Ok(Sent::Stored(code, place)) => Ok((code, place)),
+            Ok(Sent::Refused { code, remark }) => {
+                Err(ClientError::Refused { address: address(), request, code, remark })
+            }
+            Err(cause) => Err(ClientError::Malformed { address: address(), request, cause }),
+        }
+    }
+
+    /// Hands an order over, at once if there is room, and waits for the answer to it.
+    fn exchange<'a, A>(
+        &'a self,
+        request: &'static str,
+        order: LinkOrder,
+        answer: oneshot::Receiver<A>,
+        (begun, until): (Instant, Instant),
+    ) -> impl Future<Output = Result<A, ClientError>> + use<'a, A> {
+        // Orders are large: one that need not wait is not moved about with those who wait for its answer.
+        let late = match self.orders.try_send(order) {
+            Ok(()) => None,
+            Err(TrySendError::Full(order) | TrySendError::Closed(order)) => Some(Box::new(order)),
+        };
         let exchange = async move {
-            self.orders.send(order).await.map_err(|_| self.disconnected::<R>())?;
-            answer.await.map_err(|_| self.disconnected::<R>())
+            if let Some(order) = late {
+                self.orders.send(*order).await.map_err(|_| self.disconnected(request))?;
+            }
+            answer.await.map_err(|_| self.disconnected(request))
         };
         async move {
             match timeout_at(until, exchange).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
                     self.unanswered.fetch_add(1, Ordering::Relaxed);
-                    Err(self.timed_out::<R>(until.saturating_duration_since(begun)))
+                    Err(self.timed_out(request, until.saturating_duration_since(begun)))
                 }
             }
         }
@@ -276,21 +335,21 @@ impl Link {
     ) -> Result<(), ClientError> {
         let order = self.order::<R>(header, body, None);
         match timeout(within, self.orders.send(order)).await {
-            Ok(queued) => queued.map_err(|_| self.disconnected::<R>()),
+            Ok(queued) => queued.map_err(|_| self.disconnected(R::NAME)),
             Err(_) => {
                 self.unanswered.fetch_add(1, Ordering::Relaxed);
-                Err(self.timed_out::<R>(within))
+                Err(self.timed_out(R::NAME, within))
             }
         }
     }
 
-    fn timed_out<R: Request>(&self, after: Duration) -> ClientError {
-        ClientError::TimedOut { address: self.address.to_string(), request: R::NAME, after }
+    fn timed_out(&self, request: &'static str, after: Duration) -> ClientError {
+        ClientError::TimedOut { address: self.address.to_string(), request, after }
     }
 
-    fn disconnected<R: Request>(&self) -> ClientError {
+    fn disconnected(&self, request: &'static str) -> ClientError {
         let why = self.ending.get().map_or("it is lost", String::as_str).to_owned();
-        ClientError::Disconnected { address: self.address.to_string(), request: R::NAME, why }
+        ClientError::Disconnected { address: self.address.to_string(), request, why }
     }
 
     /// An answer with a bad code as an error.
@@ -304,7 +363,7 @@ impl Link {
     }
 
     /// An answer that cannot be read as an error.
-    pub(crate) fn malformed<R: Request>(&self, cause: troupemq_codec::CodecError) -> ClientError {
+    pub(crate) fn malformed<R: Request>(&self, cause: CodecError) -> ClientError {
         ClientError::Malformed { address: self.address.to_string(), request: R::NAME, cause }
     }
 
@@ -317,153 +376,13 @@ impl Link {
     ) -> LinkOrder {
         let opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
         let Some(credentials) = &self.credentials else {
-            return Order::request::<R>(opaque, header, body, waiter);
+            return Outgoing::Frame(Order::request::<R>(opaque, header, body, waiter));
         };
         let mut command = Command::request::<R>(header).with_body(body);
         command.opaque = opaque;
         credentials.sign(&mut command);
         let command = if waiter.is_none() { command.oneway() } else { command };
-        Order::new(&command, waiter)
-    }
-}
-
-/// What the task of a connection owns.
-struct Wire {
-    address: Arc<str>,
-    /// Whether it carries TLS, whose records must be pushed out.
-    is_secret: bool,
-    /// Whether the server has said anything.
-    is_heard: bool,
-    ending: Arc<OnceLock<String>>,
-    unanswered: Arc<AtomicUsize>,
-    queue: mpsc::Receiver<LinkOrder>,
-    answers: mpsc::WeakSender<LinkOrder>,
-    calls: mpsc::Sender<ServerCall>,
-    pending: HashMap<i32, oneshot::Sender<Command>>,
-    /// What heads looked like that were read.
-    molds: Molds,
-    inbound: BytesMut,
-    outbound: BytesMut,
-}
-
-impl Wire {
-    async fn run(mut self, reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin) {
-        let ended = self.carry(reader, writer).await;
-        let why = match ended {
-            Ok(()) => "the connection was closed".to_owned(),
-            Err(cause) if self.is_unheard(&cause) => UNHEARD.to_owned(),
-            Err(cause) => cause.to_string(),
-        };
-        tracing::debug!(address = %self.address, why, "connection ended");
-        // Set before what is pending fails, so that everybody hears it; there is one ending.
-        let _ = self.ending.set(why);
-    }
-
-    /// Whether a server that wants TLS ends connections like this.
-    fn is_unheard(&self, cause: &io::Error) -> bool {
-        let closed =
-            [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
-        !self.is_secret && !self.is_heard && closed.contains(&cause.kind())
-    }
-
-    /// Reads and writes until one side ends; `Ok` when it is this one.
-    async fn carry(
-        &mut self,
-        mut reader: impl AsyncRead + Unpin,
-        mut writer: impl AsyncWrite + Unpin,
-    ) -> io::Result<()> {
-        let mut is_unflushed = false;
-        let mut taken = Vec::with_capacity(TAKEN_MAX);
-        let mut sweep = interval(SWEEP);
-        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let may_take = self.outbound.len() < OUTBOUND_MAX_BYTES;
-            tokio::select! {
-                read = reader.read_buf(&mut self.inbound) => {
-                    if read? == 0 {
-                        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed it"));
-                    }
-                    self.unanswered.store(0, Ordering::Relaxed);
-                    self.deliver()?;
-                    self.inbound.reserve(READ_BYTES);
-                }
-                count = self.queue.recv_many(&mut taken, TAKEN_MAX), if may_take => {
-                    if count == 0 {
-                        return self.leave(writer).await;
-                    }
-                    taken.drain(..).for_each(|order| self.enqueue(order));
-                }
-                written = push(&mut writer, &mut self.outbound), if is_unflushed || !self.outbound.is_empty() => {
-                    is_unflushed = written? && self.is_secret;
-                }
-                _ = sweep.tick() => {
-                    self.pending.retain(|_, reply| !reply.is_closed());
-                    self.check_alive()?;
-                    if !may_take && self.queue.sender_strong_count() == 0 {
-                        return self.leave(writer).await;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether the server can be believed to be there.
-    fn check_alive(&self) -> io::Result<()> {
-        let unanswered = self.unanswered.load(Ordering::Relaxed);
-        if unanswered < UNANSWERED_MAX {
-            return Ok(());
-        }
-        let why = format!("{unanswered} requests in a row were not answered in time");
-        Err(io::Error::new(io::ErrorKind::TimedOut, why))
-    }
-
-    /// Writes what is left and ends the connection; a server that does not read is not waited for.
-    async fn leave(&mut self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
-        let farewell = async {
-            writer.write_all_buf(&mut self.outbound).await?;
-            writer.shutdown().await
-        };
-        let silent = || io::Error::new(io::ErrorKind::TimedOut, "the server reads nothing");
-        timeout(PATIENCE, farewell).await.unwrap_or_else(|_| Err(silent()))
-    }
-
-    fn enqueue(&mut self, order: LinkOrder) {
-        if order.waiter.as_ref().is_some_and(oneshot::Sender::is_closed) {
-            // Who asked has given up: the server is spared it.
-            return;
-        }
-        self.outbound.extend_from_slice(&order.head);
-        self.outbound.extend_from_slice(&order.body);
-        if let Some(reply) = order.waiter {
-            self.pending.insert(order.opaque, reply);
-        }
-    }
-
-    /// Hands every whole frame on.
-    fn deliver(&mut self) -> io::Result<()> {
-        let broken = |cause| io::Error::new(io::ErrorKind::InvalidData, cause);
-        if !self.is_heard && !self.is_secret && self.inbound.starts_with(&TLS_ALERT) {
-            let why = "it speaks TLS, which this client was not told to do";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
-        while let Some(frame) = take_frame(&mut self.inbound).map_err(broken)? {
-            let view = CommandView::parse_like(&frame, &mut self.molds).map_err(broken)?;
-            let command = Command::from_view(&view, &frame);
-            self.is_heard = true;
-            if command.is_response() {
-                if let Some(reply) = self.pending.remove(&command.opaque) {
-                    // Who does not listen any more has timed out or was cancelled.
-                    let _ = reply.send(command);
-                }
-            } else {
-                let (address, answers) = (self.address.clone(), AnswerTo(self.answers.clone()));
-                let call = ServerCall { command, address, answers };
-                if self.calls.try_send(call).is_err() {
-                    tracing::debug!(address = %self.address, "request of the server dropped, too many wait");
-                }
-            }
-        }
-        Ok(())
+        Outgoing::Frame(Order::new(&command, waiter))
     }
 }
 
@@ -481,22 +400,15 @@ async fn reach(addresses: &[SocketAddr], within: Duration) -> io::Result<TcpStre
     Err(last)
 }
 
-/// Writes some of the bytes; pushes out what a layer below may keep if there are none. Tells which it was: true if it
-/// wrote. Nothing is lost if it is dropped half way.
-async fn push(writer: &mut (impl AsyncWrite + Unpin), outbound: &mut BytesMut) -> io::Result<bool> {
-    if outbound.is_empty() {
-        return writer.flush().await.map(|()| false);
-    }
-    writer.write_buf(outbound).await.map(|_| true)
-}
-
 #[cfg(test)]
 mod tests {
-    use tokio::io::{DuplexStream, duplex, split};
+    use bytes::BytesMut;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex, split};
     use tokio::time::advance;
     use troupemq_codec::NoHeader;
     use troupemq_codec::request::HeartBeat;
 
+    use super::wire::{SWEEP, UNANSWERED_MAX};
     use super::*;
 
     /// Longer than anything a connection does by itself.

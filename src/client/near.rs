@@ -7,16 +7,17 @@ use std::fmt;
 
 use tokio::sync::{mpsc, oneshot};
 use troupemq_codec::Command;
+use troupemq_codec::order::Answers;
 use troupemq_codec::route::{ClusterInfo, TopicRouteData};
 
 use super::error::ClientError;
-use super::link::LinkOrder;
+use super::link::{LinkOrder, SendWaiter};
 
 /// What to do with a request of the broker; it must not wait.
 pub(crate) type OnCall = Box<dyn Fn(Command) + Send>;
 
-/// An answer, and who waits for it.
-pub(crate) type Answered = (oneshot::Sender<Command>, Command);
+/// What a broker in this process answers together.
+pub(crate) type NearAnswers = Answers<oneshot::Sender<Command>, SendWaiter>;
 
 /// A broker in this process.
 pub(crate) trait Near: fmt::Debug + Send + Sync {
@@ -32,17 +33,16 @@ pub(crate) trait Near: fmt::Debug + Send + Sync {
         &self,
         orders: mpsc::Receiver<LinkOrder>,
         calls: OnCall,
-        answers: mpsc::Sender<Vec<Answered>>,
+        answers: mpsc::Sender<NearAnswers>,
     ) -> Result<(), ClientError>;
 }
 
 /// Gives answers to those who wait for them. To wake somebody from another thread costs more than all the rest of an
 /// answer: the broker wakes this task once for many.
-pub(crate) async fn give_out(mut answers: mpsc::Receiver<Vec<Answered>>) {
+pub(crate) async fn give_out(mut answers: mpsc::Receiver<NearAnswers>) {
     while let Some(answered) = answers.recv().await {
-        for (waiter, answer) in answered {
-            // Who does not wait any more was cancelled or has timed out.
-            let _ = waiter.send(answer);
-        }
+        // Who does not wait any more was cancelled or has timed out.
+        answered
+            .give(|(waiter, answer)| drop(waiter.send(answer)), |(waiter, sent)| drop(waiter.send(Ok(sent))));
     }
 }

@@ -5,8 +5,11 @@
 //!   message itself, and then to another broker if there is one;
 //! - the time limit holds for all tries together;
 //! - every message has a unique id, the same for all tries.
+//!
+//! Contents: `ready` makes messages ready to be sent, `retry` says whether another try helps.
 
 mod ready;
+mod retry;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,13 +18,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout_at};
+use troupemq_codec::Text;
 use troupemq_codec::filter::java_hash;
 use troupemq_codec::message::{Compression, RecallHandle};
-use troupemq_codec::request::{
-    RecallMessage, RecallMessageHeader, SendBatchMessage, SendMessageV2, SendMessageV2Header,
-    SendReplyMessageV2,
-};
-use troupemq_codec::{ResponseCode, Text};
+use troupemq_codec::request::{RecallMessage, RecallMessageHeader, SendMessageV2, SendMessageV2Header};
 
 use super::error::ClientError;
 use super::faults::Faults;
@@ -34,6 +34,7 @@ use super::trace::{Subject, Trace, What};
 use super::transaction::{Checker, Decision};
 use super::{Client, epoch_ms};
 use ready::{Ready, receipt};
+use retry::{is_about_broker, may_retry};
 
 /// Pause before a broker that just failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -116,6 +117,13 @@ pub enum SendStatus {
     SlaveTimedOut,
     /// Stored, but there is no slave fit to copy it. RocketMQ: `SLAVE_NOT_AVAILABLE`.
     NoSlave,
+}
+
+/// A try that failed.
+struct Failed {
+    /// The broker, if one was chosen.
+    broker: Option<Text>,
+    error: ClientError,
 }
 
 impl ProducerBuilder {
@@ -228,7 +236,7 @@ impl Producer {
     /// makes it, [`ClientError::Refused`], or what stood in the way of the last try: after [`ClientError::TimedOut`]
     /// and [`ClientError::Disconnected`] the message may be stored all the same.
     pub async fn send(&self, message: Message) -> Result<SendReceipt, ClientError> {
-        self.send_flagged(&message, 0).await
+        self.send_flagged(message, 0).await
     }
 
     /// Sends messages of one topic in one request: they get consecutive places in one queue. RocketMQ: `send` of a
@@ -238,8 +246,7 @@ impl Producer {
     /// [`ClientError::IllegalMessage`] for no messages, messages of several topics, for a later time, or of which only
     /// some wait until they are stored; else as [`Producer::send`].
     pub async fn send_batch(&self, messages: &[Message]) -> Result<SendReceipt, ClientError> {
-        let ready = self.state.ready_batch(messages)?;
-        self.send_ready(&ready).await
+        self.send_ready(self.state.ready_batch(messages)?).await
     }
 
     /// Sends a message to a queue of the caller's choice; it is tried again on that queue only. RocketMQ: `send` with a
@@ -248,13 +255,14 @@ impl Producer {
     /// # Errors
     /// As [`Producer::send`].
     pub async fn send_to(&self, queue: &Queue, message: Message) -> Result<SendReceipt, ClientError> {
-        let ready = self.state.ready(&message, 0)?;
-        let deadline = Instant::now() + self.state.send_timeout;
+        let mut ready = self.state.ready(message, 0)?;
+        let (_, deadline) = self.limits();
         let mut tries = self.state.retries;
         loop {
+            let limits = (Instant::now(), deadline);
             let sent = async {
-                let route = self.route(&ready.topic, deadline).await?;
-                self.send_once(&ready, (&route, queue), (Instant::now(), deadline)).await
+                let route = self.route(&ready.topic, limits).await?;
+                self.send_once(&mut ready, (&route, queue), limits).await
             };
             match sent.await {
                 Err(error) if tries > 0 && may_retry(&error) && Instant::now() + RETRY_PAUSE < deadline => {
@@ -276,8 +284,7 @@ impl Producer {
         ordering_key: &str,
         message: Message,
     ) -> Result<SendReceipt, ClientError> {
-        let deadline = Instant::now() + self.state.send_timeout;
-        let route = self.route(message.topic(), deadline).await?;
+        let route = self.route(message.topic(), self.limits()).await?;
         let queues = route.in_order();
         let at = usize::try_from(java_hash(ordering_key).unsigned_abs()).expect("32 bits fit")
             % queues.len().max(1);
@@ -319,13 +326,13 @@ impl Producer {
     /// # Errors
     /// What can be known before the message has left.
     pub async fn send_oneway(&self, message: Message) -> Result<(), ClientError> {
-        let ready = self.state.ready(&message, 0)?;
-        let deadline = Instant::now() + self.state.send_timeout;
-        let route = self.route(&ready.topic, deadline).await?;
-        let queue = self.next_queue(&route, None, Instant::now())?;
-        let link = self.link(&route, &queue, deadline).await?;
+        let ready = self.state.ready(message, 0)?;
+        let limits @ (now, deadline) = self.limits();
+        let route = self.route(&ready.topic, limits).await?;
+        let queue = self.next_queue(&route, None, now)?;
+        let link = self.link(&route, queue, deadline).await?;
         let within = deadline.saturating_duration_since(Instant::now());
-        link.tell::<SendMessageV2>(&self.header(&ready, &queue, epoch_ms()), ready.body.clone(), within).await
+        link.tell::<SendMessageV2>(&self.header(&ready, queue), ready.body, within).await
     }
 
     /// The group.
@@ -348,26 +355,25 @@ impl Producer {
     /// Sends a message with bits of the system flag.
     pub(super) async fn send_flagged(
         &self,
-        message: &Message,
+        message: Message,
         sys_flag: i32,
     ) -> Result<SendReceipt, ClientError> {
-        let ready = self.state.ready(message, sys_flag)?;
-        self.send_ready(&ready).await
+        self.send_ready(self.state.ready(message, sys_flag)?).await
     }
 
     /// Sends a reply by the broker that the request came through.
     pub(super) async fn send_reply(&self, reply: Message, via: &Queue) -> Result<SendReceipt, ClientError> {
-        let ready = self.state.ready(&reply, 0)?;
-        let deadline = Instant::now() + self.state.send_timeout;
-        let route = self.route(&ready.topic, deadline).await?;
+        let ready = self.state.ready(reply, 0)?;
+        let limits @ (_, deadline) = self.limits();
+        let route = self.route(&ready.topic, limits).await?;
         let queue = route.writable().iter().find(|queue| queue.broker_name == via.broker_name);
         let no_queue = || ClientError::NoQueue { topic: ready.topic.to_string(), wanted: "writable" };
         let queue = queue.ok_or_else(no_queue)?;
         let link = self.link(&route, queue, deadline).await?;
         let within = deadline.saturating_duration_since(Instant::now());
-        let header = self.header(&ready, queue, epoch_ms());
-        let answer = link.call::<SendReplyMessageV2>(&header, ready.body.clone(), within).await?;
-        receipt::<SendReplyMessageV2>(&link, &answer, &ready, queue).map(|(receipt, _)| receipt)
+        let header = self.header(&ready, queue);
+        let stored = link.send_reply(&header, ready.body, within).await?;
+        Ok(receipt(ready.ids, queue, stored))
     }
 
     /// Makes this client known to the masters of a topic, if they have not heard of it yet.
@@ -380,98 +386,134 @@ impl Producer {
         hub.meet(strangers).await;
     }
 
-    async fn send_ready(&self, ready: &Ready) -> Result<SendReceipt, ClientError> {
-        let deadline = Instant::now() + self.state.send_timeout;
-        let mut avoided = None;
+    async fn send_ready(&self, mut ready: Ready) -> Result<SendReceipt, ClientError> {
+        let mut limits = self.limits();
+        let mut avoided: Option<Text> = None;
         let mut tries = self.state.retries;
         loop {
-            let failed_at = avoided.clone();
-            let error = match self.send_somewhere(ready, &mut avoided, deadline).await {
-                Ok(receipt) => return Ok(receipt),
-                Err(error) => error,
-            };
-            if tries == 0 || !may_retry(&error) || Instant::now() + RETRY_PAUSE >= deadline {
+            let Failed { broker, error } =
+                match self.send_somewhere(&mut ready, avoided.as_ref(), limits).await {
+                    Ok(receipt) => return Ok(receipt),
+                    Err(failed) => failed,
+                };
+            if tries == 0 || !may_retry(&error) || Instant::now() + RETRY_PAUSE >= limits.1 {
                 return Err(error);
             }
             tracing::debug!(topic = %ready.topic, %error, "send is tried again");
             self.state.client.hub.routes.doubt(&ready.topic);
             tries -= 1;
-            if failed_at == avoided {
+            match broker.filter(|broker| avoided.as_ref() != Some(broker)) {
+                Some(broker) => avoided = Some(broker),
                 // There is no other broker: this one gets the time to come back.
-                sleep(RETRY_PAUSE).await;
+                None => sleep(RETRY_PAUSE).await,
             }
+            limits.0 = Instant::now();
         }
     }
 
-    /// One try, on another broker than the one to avoid if there is one; that becomes the one to avoid.
+    /// One try, on another broker than the one to avoid if there is one.
     async fn send_somewhere(
         &self,
-        ready: &Ready,
-        avoided: &mut Option<Text>,
-        deadline: Instant,
-    ) -> Result<SendReceipt, ClientError> {
-        let route = self.route(&ready.topic, deadline).await?;
-        let begun = Instant::now();
-        let queue = self.next_queue(&route, avoided.as_ref(), begun)?;
-        *avoided = Some(queue.broker_name.clone());
-        let outcome = self.send_once(ready, (&route, &queue), (begun, deadline)).await;
-        let ended = Instant::now();
+        ready: &mut Ready,
+        avoided: Option<&Text>,
+        (now, deadline): (Instant, Instant),
+    ) -> Result<SendReceipt, Failed> {
+        let nowhere = |error| Failed { broker: None, error };
+        // What a name server takes is not the broker's fault.
+        let (route, begun) = match self.known_route(&ready.topic, now) {
+            Some(route) => (route, now),
+            // Boxed, like what else is seldom done: a send is moved about less the smaller it is.
+            None => {
+                let asked = Box::pin(self.asked_route(&ready.topic, deadline)).await;
+                (asked.map_err(nowhere)?, Instant::now())
+            }
+        };
+        let queue = self.next_queue(&route, avoided, begun).map_err(nowhere)?;
+        let outcome = self.send_once(ready, (&route, queue), (begun, deadline)).await;
+        let (broker, ended) = (&queue.broker_name, Instant::now());
         match &outcome {
             Err(error) if error.is_transport() || is_about_broker(error) => {
-                self.state.faults.failed(&queue.broker_name, ended)
+                self.state.faults.failed(broker, ended)
             }
-            _ => self.state.faults.answered(&queue.broker_name, ended - begun, ended),
+            _ => self.state.faults.answered(broker, ended - begun, ended),
         }
-        outcome
+        outcome.map_err(|error| Failed { broker: Some(broker.clone()), error })
     }
 
+    /// One try on a queue; what is ready is told its ids once.
     async fn send_once(
         &self,
-        ready: &Ready,
+        ready: &mut Ready,
         (route, queue): (&Route, &Queue),
         limits: (Instant, Instant),
     ) -> Result<SendReceipt, ClientError> {
         let link = self.link(route, queue, limits.1).await?;
-        let (body, begun_ms) = (ready.body.clone(), epoch_ms());
-        let (receipt, region) = if ready.is_batch {
-            let call =
-                link.call_until::<SendBatchMessage>(&self.header(ready, queue, begun_ms), body, limits);
-            receipt::<SendBatchMessage>(&link, &call.await?, ready, queue)?
-        } else {
-            let call = link.call_until::<SendMessageV2>(&self.header(ready, queue, begun_ms), body, limits);
-            receipt::<SendMessageV2>(&link, &call.await?, ready, queue)?
-        };
-        if let (Some(tracer), Some(region)) = (&self.state.tracer, region) {
+        let begun_ms = self.state.tracer.as_ref().map(|_| epoch_ms());
+        let (code, mut stored) = link.send(self.header(ready, queue), ready.body.clone(), limits).await?;
+        let region = stored.region.take();
+        let receipt = receipt(std::mem::take(&mut ready.ids), queue, (code, stored));
+        if let (Some(tracer), Some(region), Some(begun_ms)) = (&self.state.tracer, region, begun_ms) {
             trace_sent(tracer, ready, &receipt, (region, link.address(), begun_ms));
         }
         Ok(receipt)
     }
 
-    async fn route(&self, topic: &str, deadline: Instant) -> Result<Arc<Route>, ClientError> {
-        let routes = &self.state.client.hub.routes;
-        if let Some(route) = routes.known(topic) {
-            return Ok(route);
+    /// Now, and until when a send may take.
+    fn limits(&self) -> (Instant, Instant) {
+        let now = Instant::now();
+        (now, now + self.state.send_timeout)
+    }
+
+    async fn route(
+        &self,
+        topic: &str,
+        (now, deadline): (Instant, Instant),
+    ) -> Result<Arc<Route>, ClientError> {
+        match self.known_route(topic, now) {
+            Some(route) => Ok(route),
+            None => self.asked_route(topic, deadline).await,
         }
-        let asked = routes.route_for_send(&self.state.client.hub.peers, topic);
-        timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(routes.silent(self.state.send_timeout)))
+    }
+
+    fn known_route(&self, topic: &str, now: Instant) -> Option<Arc<Route>> {
+        self.state.client.hub.routes.known(topic, now)
+    }
+
+    async fn asked_route(&self, topic: &str, deadline: Instant) -> Result<Arc<Route>, ClientError> {
+        let hub = &self.state.client.hub;
+        let asked = hub.routes.route_for_send(&hub.peers, topic);
+        timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(hub.routes.silent(self.state.send_timeout)))
     }
 
     async fn link(&self, route: &Route, queue: &Queue, deadline: Instant) -> Result<Arc<Link>, ClientError> {
         let no_queue = || ClientError::NoQueue { topic: queue.topic.to_string(), wanted: "reachable" };
         let address = route.master(&queue.broker_name).ok_or_else(no_queue)?;
-        let peers = &self.state.client.hub.peers;
-        if let Some(link) = peers.open(address)? {
-            return Ok(link);
+        match self.state.client.hub.peers.open(address)? {
+            Some(link) => Ok(link),
+            None => Box::pin(self.dial(address, (route, queue), deadline)).await,
         }
+    }
+
+    async fn dial(
+        &self,
+        address: &str,
+        (route, queue): (&Route, &Queue),
+        deadline: Instant,
+    ) -> Result<Arc<Link>, ClientError> {
         let left = deadline.saturating_duration_since(Instant::now());
         // A broker that cannot be reached leaves time for another one, if there is one.
         let is_other = |other: &Queue| other.broker_name != queue.broker_name;
         let within = if route.writable().iter().any(is_other) { left / 2 } else { left };
-        peers.link_within(address, within).await
+        self.state.client.hub.peers.link_within(address, within).await
     }
 
     /// Round robin, past brokers to avoid if others are there.
-    fn next_queue(&self, route: &Route, avoided: Option<&Text>, now: Instant) -> Result<Queue, ClientError> {
+    fn next_queue<'a>(
+        &self,
+        route: &'a Route,
+        avoided: Option<&Text>,
+        now: Instant,
+    ) -> Result<&'a Queue, ClientError> {
         let queues = route.writable();
         let turn = self.state.turn.fetch_add(1, Ordering::Relaxed);
         let in_turn = || (0..queues.len()).map(|step| &queues[turn.wrapping_add(step) % queues.len()]);
@@ -479,12 +521,10 @@ impl Producer {
         let is_welcome = |queue: &&Queue| self.state.faults.is_welcome(&queue.broker_name, now);
         let best = in_turn().find(|queue| is_other(queue) && is_welcome(queue));
         let chosen = best.or_else(|| in_turn().find(is_other)).or_else(|| in_turn().next());
-        chosen
-            .cloned()
-            .ok_or_else(|| ClientError::NoQueue { topic: route.topic().to_string(), wanted: "writable" })
+        chosen.ok_or_else(|| ClientError::NoQueue { topic: route.topic().to_string(), wanted: "writable" })
     }
 
-    fn header(&self, ready: &Ready, queue: &Queue, now_ms: i64) -> SendMessageV2Header {
+    fn header(&self, ready: &Ready, queue: &Queue) -> SendMessageV2Header {
         SendMessageV2Header {
             producer_group: self.state.group.clone(),
             topic: ready.topic.clone(),
@@ -492,7 +532,7 @@ impl Producer {
             default_topic_queues: TEMPLATE_QUEUES_MAX,
             queue_id: queue.queue_id,
             sys_flag: ready.sys_flag,
-            born_timestamp_ms: now_ms,
+            born_timestamp_ms: ready.made_ms,
             flag: ready.flag,
             properties: Some(ready.properties.clone()),
             reconsume_times: Some(0),
@@ -521,60 +561,5 @@ fn trace_sent(
             is_safe: receipt.status == SendStatus::Stored,
         };
         tracer.take(Trace { subject: subject.clone(), region: Some(region.clone()), begun_ms, what });
-    }
-}
-
-/// Whether a broker refused because of itself: others may be well. RocketMQ's client avoids it like one that failed.
-fn is_about_broker(error: &ClientError) -> bool {
-    let codes = [
-        ResponseCode::SERVICE_NOT_AVAILABLE,
-        ResponseCode::SYSTEM_ERROR,
-        ResponseCode::SYSTEM_BUSY,
-        ResponseCode::GO_AWAY,
-    ];
-    error.code().is_some_and(|code| codes.contains(&code))
-}
-
-/// Whether another try can help.
-fn may_retry(error: &ClientError) -> bool {
-    let codes = [
-        ResponseCode::TOPIC_NOT_EXIST,
-        ResponseCode::SERVICE_NOT_AVAILABLE,
-        ResponseCode::SYSTEM_ERROR,
-        ResponseCode::SYSTEM_BUSY,
-        ResponseCode::NO_PERMISSION,
-        ResponseCode::NO_BUYER_ID,
-        ResponseCode::NOT_IN_CURRENT_UNIT,
-        ResponseCode::GO_AWAY,
-    ];
-    let is_elsewhere = matches!(error, ClientError::NoRoute { .. } | ClientError::NoQueue { .. });
-    error.is_transport() || is_elsewhere || error.code().is_some_and(|code| codes.contains(&code))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_broker_says_of_itself_is_tried_elsewhere_and_what_it_says_of_the_message_is_not() {
-        let refused = |code| {
-            let (address, remark) = ("a:1".to_owned(), String::new());
-            let error = ClientError::Refused { address, request: "SEND_MESSAGE_V2", code, remark };
-            (may_retry(&error), is_about_broker(&error))
-        };
-        for code in [ResponseCode::SYSTEM_BUSY, ResponseCode::SERVICE_NOT_AVAILABLE, ResponseCode::GO_AWAY] {
-            assert_eq!(refused(code), (true, true), "{code}");
-        }
-        for code in [ResponseCode::TOPIC_NOT_EXIST, ResponseCode::NO_PERMISSION] {
-            assert_eq!(refused(code), (true, false), "{code}");
-        }
-        for code in [ResponseCode::MESSAGE_ILLEGAL, ResponseCode::INVALID_PARAMETER] {
-            assert_eq!(refused(code), (false, false), "{code}");
-        }
-        let why = "no body".to_owned();
-        assert!(!may_retry(&ClientError::IllegalMessage { topic: "t".to_owned(), why }));
-        assert!(!may_retry(&ClientError::ShutDown { what: "client" }));
-        let (address, request) = ("a:1".to_owned(), "SEND_MESSAGE_V2");
-        assert!(may_retry(&ClientError::TimedOut { address, request, after: RETRY_PAUSE }));
     }
 }

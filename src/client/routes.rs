@@ -190,19 +190,18 @@ impl Routes {
 
     /// The route of a topic, asked for if it is not known.
     pub(crate) async fn route(&self, peers: &Peers, topic: &str) -> Result<Arc<Route>, ClientError> {
-        if let Some(route) = self.known(topic) {
+        if let Some(route) = self.known(topic, Instant::now()) {
             return Ok(route);
         }
         let _permit = self.asking.acquire().await.expect("the semaphore of the routes is never closed");
-        match self.known(topic) {
+        match self.known(topic, Instant::now()) {
             Some(route) => Ok(route),
             None => self.renew(peers, topic).await,
         }
     }
 
     /// The route of a topic if it is known; an old one is asked for beside.
-    pub(crate) fn known(&self, topic: &str) -> Option<Arc<Route>> {
-        let now = Instant::now();
+    pub(crate) fn known(&self, topic: &str, now: Instant) -> Option<Arc<Route>> {
         let known = self.known.get(topic)?;
         if !known.wants_asking(now) {
             return Some(known.route.clone());

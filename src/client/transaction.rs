@@ -91,7 +91,7 @@ impl Producer {
         let half =
             message.with_property(TRANSACTION_PREPARED, "true").with_property(PRODUCER_GROUP, self.group());
         let mut subject = self.tracer().map(|_| Subject::of(&half, "", Kind::Decided));
-        let receipt = self.send_flagged(&half, sys_flag::TRANSACTION_PREPARED).await?;
+        let receipt = self.send_flagged(half, sys_flag::TRANSACTION_PREPARED).await?;
         if let Some(subject) = &mut subject {
             subject.message_id.clone_from(&receipt.message_id);
         }

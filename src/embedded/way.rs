@@ -15,7 +15,7 @@ use troupemq_codec::route::{ClusterInfo, TopicRouteData};
 
 use crate::client::error::ClientError;
 use crate::client::link::LinkOrder;
-use crate::client::near::{Answered, Near, OnCall};
+use crate::client::near::{Near, NearAnswers, OnCall};
 
 /// A broker as its clients in this process see it.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Near for Way {
         &self,
         orders: mpsc::Receiver<LinkOrder>,
         calls: OnCall,
-        answers: mpsc::Sender<Vec<Answered>>,
+        answers: mpsc::Sender<NearAnswers>,
     ) -> Result<(), ClientError> {
         let wanted = TakeInPipe {
             pipe: Pipe { orders, calls, answers },

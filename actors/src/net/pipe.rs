@@ -3,7 +3,8 @@
 //! Invariants:
 //! - a peer in this process is served like any other: the same session, the same turns, the same answers;
 //! - the answers of a turn wake one task of the peer, not each of those who wait;
-//! - heads of requests are written by who asks, bodies change hands without a copy;
+//! - sends and their answers change hands as they are, no frame is written for them; of other requests the head is
+//!   written by who asks, and no body is copied;
 //! - when the session ends, everybody who waits learns of it: their waiting ends with an error.
 
 use std::cell::RefCell;
@@ -14,7 +15,8 @@ use std::rc::Rc;
 
 use tokio::sync::{mpsc, oneshot};
 use troupemq_codec::command::Molds;
-use troupemq_codec::{Command, CommandView, Order};
+use troupemq_codec::order::{Answers, Outgoing};
+use troupemq_codec::{CodecError, Command, CommandView, Sent};
 
 use crate::net::outbound::Outbound;
 use crate::net::turn::{Came, Turn};
@@ -23,11 +25,14 @@ use crate::net::wire::{End, Wire};
 /// Requests taken in at once.
 const TAKEN_MAX: usize = 256;
 
-/// A request or an answer of a peer in this process.
-pub type PipeOrder = Order<oneshot::Sender<Command>>;
+/// Who waits for what becomes of a send; an error is an answer that cannot be read, which only a socket brings.
+pub type Waiter = oneshot::Sender<Result<Sent, CodecError>>;
 
-/// An answer, and who waits for it.
-pub type Answered = (oneshot::Sender<Command>, Command);
+/// A request or an answer of a peer in this process.
+pub type PipeOrder = Outgoing<oneshot::Sender<Command>, Waiter>;
+
+/// Answers for a peer in this process.
+pub type PipeAnswers = Answers<oneshot::Sender<Command>, Waiter>;
 
 /// What to do with a request of the broker to its peer; it runs on the threads of the broker and must not wait.
 pub type Calls = Box<dyn Fn(Command) + Send>;
@@ -39,21 +44,21 @@ pub struct Pipe {
     /// Where requests of the broker go.
     pub calls: Calls,
     /// Where the answers of a turn go. What has no room, or finds nobody there, goes to those who wait themselves.
-    pub answers: mpsc::Sender<Vec<Answered>>,
+    pub answers: mpsc::Sender<PipeAnswers>,
 }
 
 /// Who waits for answers, and where requests go.
 pub struct Replies {
     waiting: RefCell<HashMap<i32, oneshot::Sender<Command>>>,
     calls: Calls,
-    answers: mpsc::Sender<Vec<Answered>>,
+    answers: mpsc::Sender<PipeAnswers>,
     /// What heads of answers looked like.
     molds: RefCell<Molds>,
 }
 
 impl Replies {
     /// Nobody waits yet.
-    pub fn new(calls: Calls, answers: mpsc::Sender<Vec<Answered>>) -> Replies {
+    pub fn new(calls: Calls, answers: mpsc::Sender<PipeAnswers>) -> Replies {
         Replies { waiting: RefCell::default(), calls, answers, molds: RefCell::default() }
     }
 
@@ -61,11 +66,17 @@ impl Replies {
     pub(crate) fn hand_out(&self, out: &mut Outbound) -> io::Result<()> {
         let mut answered = Vec::new();
         let outcome = self.match_all(out, &mut answered);
-        self.give(answered);
+        if !answered.is_empty() {
+            self.give(Answers::Commands(answered));
+        }
         outcome
     }
 
-    fn match_all(&self, out: &mut Outbound, answered: &mut Vec<Answered>) -> io::Result<()> {
+    fn match_all(
+        &self,
+        out: &mut Outbound,
+        answered: &mut Vec<(oneshot::Sender<Command>, Command)>,
+    ) -> io::Result<()> {
         let (mut molds, mut waiting) = (self.molds.borrow_mut(), self.waiting.borrow_mut());
         while let Some((frame, body)) = out.take_frame() {
             let view = CommandView::parse_like(&frame, &mut molds)
@@ -80,18 +91,20 @@ impl Replies {
         Ok(())
     }
 
-    fn give(&self, answered: Vec<Answered>) {
-        let left = match answered.len() {
-            0 | 1 => answered,
-            _ => match self.answers.try_send(answered) {
+    /// Gives answers to those who wait for them.
+    pub(crate) fn give(&self, answers: PipeAnswers) {
+        let left = match answers.len() {
+            0 | 1 => answers,
+            _ => match self.answers.try_send(answers) {
                 Ok(()) => return,
                 Err(undelivered) => undelivered.into_inner(),
             },
         };
-        for (waiter, command) in left {
-            // Who does not wait any more was cancelled or has timed out.
-            let _ = waiter.send(command);
-        }
+        // Who does not wait any more was cancelled or has timed out.
+        left.give(
+            |(waiter, command)| drop(waiter.send(command)),
+            |(waiter, sent)| drop(waiter.send(Ok(sent))),
+        );
     }
 
     /// Ends all waiting.
@@ -142,7 +155,14 @@ pub(crate) async fn serve(mut orders: mpsc::Receiver<PipeOrder>, wire: Rc<Wire>)
 }
 
 async fn look_at_all(turn: &mut Turn, wire: &Wire, taken: &mut Vec<PipeOrder>) -> Result<(), End> {
-    for mut order in taken.drain(..) {
+    for order in taken.drain(..) {
+        let mut order = match order {
+            Outgoing::Frame(order) => order,
+            Outgoing::Send(order) => {
+                turn.take_in(order).await;
+                continue;
+            }
+        };
         if let (Some(waiter), Some(replies)) = (order.waiter.take(), wire.replies()) {
             replies.expect(order.opaque, waiter);
         }

@@ -11,13 +11,15 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use troupemq_codec::order::SendOrder;
 use troupemq_codec::request::EndTransaction;
 use troupemq_codec::{Command, CommandView, Request};
 
+use crate::net::pipe::Waiter;
 use crate::net::wire::{End, Wire};
 use crate::net::{Answer, Call, Refusal};
 use crate::router::Served;
-use crate::send::{self, Bench, Wanted};
+use crate::send::{self, AnswerTo, Asked, Bench};
 use crate::transaction::gathered::Gathered;
 
 /// What serves the turns of one connection.
@@ -35,7 +37,7 @@ enum Left {
     /// The bench is full.
     HandIn,
     /// A send for which somebody must be asked first.
-    Send(Box<Wanted>),
+    Send(Box<send::Left>),
     /// A request that is neither a send nor a pull.
     Call(Box<Command>),
 }
@@ -102,7 +104,7 @@ impl Turn {
                 self.hand_in_sends().await;
                 Ok(())
             }
-            Left::Send(wanted) => self.take_in_later(&came, *wanted).await,
+            Left::Send(left) => self.take_in_later(&came, *left).await,
             Left::Call(command) => self.call(*command).await,
         }
     }
@@ -120,10 +122,10 @@ impl Turn {
         }
         match &self.wire.served {
             Served::Broker(cast) if send::is_send(view.code) => {
-                let benches = &self.wire.hall.benches;
-                let bench = self.bench.get_or_insert_with(|| benches.borrow_mut().take());
-                match bench.take_in(cast, &self.wire, &view, came.body(&view)) {
-                    Some(wanted) => Ok(Left::Send(Box::new(wanted))),
+                let bench = bench(&mut self.bench, &self.wire);
+                let asked = Asked::Frame(&view, came.body(&view));
+                match bench.take_in(cast, &self.wire, asked, AnswerTo::of(&view)) {
+                    Some(left) => Ok(Left::Send(Box::new(left))),
                     None if bench.is_full() => Ok(Left::HandIn),
                     None => Ok(Left::Nothing),
                 }
@@ -142,14 +144,27 @@ impl Turn {
         }
     }
 
-    async fn take_in_later(&mut self, came: &Came<'_>, wanted: Wanted) -> Result<(), End> {
+    async fn take_in_later(&mut self, came: &Came<'_>, left: send::Left) -> Result<(), End> {
         let (Some(bench), Served::Broker(cast)) = (&mut self.bench, &self.wire.served) else { return Ok(()) };
         let view = CommandView::parse(came.frame()).map_err(End::Garbage)?;
-        bench.take_in_later(cast, &self.wire, (&view, came.body(&view)), wanted).await;
+        bench.take_in_later(cast, &self.wire, Asked::Frame(&view, came.body(&view)), left).await;
         if bench.is_full() {
             self.hand_in_sends().await;
         }
         Ok(())
+    }
+
+    /// Takes in a send of this process.
+    pub(crate) async fn take_in(&mut self, order: SendOrder<Waiter>) {
+        let Served::Broker(cast) = &self.wire.served else { return };
+        let bench = bench(&mut self.bench, &self.wire);
+        let asked = Asked::Here(&order.header, &order.body);
+        if let Some(left) = bench.take_in(cast, &self.wire, asked, AnswerTo::Here(order.waiter)) {
+            bench.take_in_later(cast, &self.wire, asked, left).await;
+        }
+        if bench.is_full() {
+            self.hand_in_sends().await;
+        }
     }
 
     /// Stores the sends gathered so far and answers them.
@@ -193,6 +208,11 @@ impl Turn {
         });
         Ok(())
     }
+}
+
+/// The bench of the turn, leased when it is first needed.
+fn bench<'a>(bench: &'a mut Option<Bench>, wire: &Wire) -> &'a mut Bench {
+    bench.get_or_insert_with(|| wire.hall.benches.borrow_mut().take())
 }
 
 /// Writes the answer to `request`, unless it wants none.

@@ -16,9 +16,10 @@ use troupemq_codec::message::properties::{
     TRANSIENT_PREFIX, UNIQ_KEY, put_property,
 };
 use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch, sys_flag};
-use troupemq_codec::request::{SendBatchMessage, SendView};
+use troupemq_codec::order::Answers;
+use troupemq_codec::request::SendView;
 use troupemq_codec::topic::TopicFilterType;
-use troupemq_codec::{CommandView, HeaderForm, Request, ResponseCode, Text};
+use troupemq_codec::{ResponseCode, Text};
 use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 
 use crate::cast::BrokerCast;
@@ -32,6 +33,7 @@ use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
 use crate::retry::next::NO_LEVEL_OF_SENT;
+use crate::send::asked::{AnswerTo, Asked};
 use crate::send::check::{Marks, check_keys, check_order, check_room, check_sizes, check_zeros, illegal};
 use crate::send::count;
 use crate::send::inner_batch;
@@ -88,9 +90,13 @@ pub struct Bench {
 /// One send of the batch.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) opaque: i32,
-    pub(super) form: HeaderForm,
-    pub(super) is_oneway: bool,
+    pub(super) to: AnswerTo,
+    pub(super) place: Placed,
+}
+
+/// Where a send is in the batch.
+#[derive(Debug)]
+pub(super) struct Placed {
     pub(super) queue_id: i32,
     /// Its records in the batch.
     pub(super) records: Range<usize>,
@@ -106,9 +112,16 @@ enum Trouble {
     Wanted(Wanted),
 }
 
+/// A send that is not taken in yet.
+#[derive(Debug)]
+pub struct Left {
+    wanted: Wanted,
+    to: AnswerTo,
+}
+
 /// Who must be asked before a send can be taken in.
 #[derive(Debug)]
-pub enum Wanted {
+enum Wanted {
     /// Whoever makes topics: it goes to one that is not there.
     Topic(EnsureTopic),
     /// A group: it goes to its retry topic, and it depends on whether the group consumes in order.
@@ -183,32 +196,25 @@ impl Bench {
         self.slots.len() >= SENDS_MAX || self.batch.bytes.len() >= BYTES_MAX
     }
 
-    /// Takes one send in, or answers why not. Gives back who must be asked before.
+    /// Takes one send in, or answers why not. Gives it back if somebody must be asked before.
     pub fn take_in(
         &mut self,
         cast: &BrokerCast,
         wire: &Rc<Wire>,
-        view: &CommandView<'_>,
-        body: &[u8],
-    ) -> Option<Wanted> {
-        match self.add(cast, wire, view, (body, None)) {
-            Ok(()) => None,
-            Err(Trouble::Wanted(wanted)) => Some(wanted),
-            Err(Trouble::Refused(refusal)) => {
-                refuse(cast, wire, view, &refusal);
-                None
-            }
+        asked: Asked<'_>,
+        to: AnswerTo,
+    ) -> Option<Left> {
+        match self.add(cast, wire, (asked, None)) {
+            Ok(place) => self.slots.push(Slot { to, place }),
+            Err(Trouble::Wanted(wanted)) => return Some(Left { wanted, to }),
+            Err(Trouble::Refused(refusal)) => refuse(cast, wire, to, &refusal),
         }
+        None
     }
 
     /// Asks who is wanted, then takes the send in, or answers why not.
-    pub async fn take_in_later(
-        &mut self,
-        cast: &BrokerCast,
-        wire: &Rc<Wire>,
-        (view, body): (&CommandView<'_>, &[u8]),
-        wanted: Wanted,
-    ) {
+    pub async fn take_in_later(&mut self, cast: &BrokerCast, wire: &Rc<Wire>, asked: Asked<'_>, left: Left) {
+        let Left { wanted, to } = left;
         let mut is_orderly = None;
         let mut added = Err(Trouble::Wanted(wanted));
         if let Err(Trouble::Wanted(Wanted::Group(group))) = &added {
@@ -217,19 +223,19 @@ impl Bench {
                 Ok(group) => group.coordinator().send(IsOrderly).await.ok(),
                 Err(_unknown) => None,
             };
-            added = self.add(cast, wire, view, (body, is_orderly.or(Some(false))));
+            added = self.add(cast, wire, (asked, is_orderly.or(Some(false))));
         }
         if let Err(Trouble::Wanted(Wanted::Topic(topic))) = added {
             added = match cast.topics.send(topic).await {
-                Ok(Ok(_made)) => self.add(cast, wire, view, (body, is_orderly.or(Some(false)))),
+                Ok(Ok(_made)) => self.add(cast, wire, (asked, is_orderly.or(Some(false)))),
                 Ok(Err(refusal)) => Err(refusal.into()),
                 Err(gone) => Err(Refusal::from(gone).into()),
             };
         }
         match added {
-            Ok(()) => {}
-            Err(Trouble::Refused(refusal)) => refuse(cast, wire, view, &refusal),
-            Err(Trouble::Wanted(_)) => refuse(cast, wire, view, &Refusal::gone("the topic just made")),
+            Ok(place) => self.slots.push(Slot { to, place }),
+            Err(Trouble::Refused(refusal)) => refuse(cast, wire, to, &refusal),
+            Err(Trouble::Wanted(_)) => refuse(cast, wire, to, &Refusal::gone("the topic just made")),
         }
     }
 
@@ -278,10 +284,21 @@ impl Bench {
         count::count(cast, &self.slots, &self.batch.records[..stored], nanos / 1_000_000);
         cast.stats.refused(messages_in(&self.batch.records[stored..]));
         wire.write(|out| {
-            for slot in self.slots.iter().filter(|slot| !slot.is_oneway) {
-                reply::done(cast, out.tail(), slot, &self.batch, outcome);
+            for slot in &self.slots {
+                if let AnswerTo::Frame { opaque, form, is_oneway: false } = slot.to {
+                    reply::done(cast, out.tail(), (opaque, form), &slot.place, (&self.batch, outcome));
+                }
             }
         });
+        if let Some(replies) = wire.replies() {
+            let mut sent = Vec::with_capacity(self.slots.len());
+            for Slot { to, place } in self.slots.drain(..) {
+                if let AnswerTo::Here(waiter) = to {
+                    sent.push((waiter, reply::sent(cast, place, (&self.batch, outcome))));
+                }
+            }
+            replies.give(Answers::Sends(sent));
+        }
         self.clear();
     }
 
@@ -298,11 +315,10 @@ impl Bench {
         &mut self,
         cast: &BrokerCast,
         wire: &Wire,
-        view: &CommandView<'_>,
-        asked: (&[u8], Option<bool>),
-    ) -> Result<(), Trouble> {
+        asked: (Asked<'_>, Option<bool>),
+    ) -> Result<Placed, Trouble> {
         let config = self.config.take().unwrap_or_else(|| cast.config.load_full());
-        let added = self.add_by(&config, (cast, wire), view, asked);
+        let added = self.add_by(&config, (cast, wire), asked);
         self.config = Some(config);
         added
     }
@@ -311,16 +327,14 @@ impl Bench {
         &mut self,
         config: &BrokerConfig,
         (cast, wire): (&BrokerCast, &Wire),
-        view: &CommandView<'_>,
-        (body, is_orderly): (&[u8], Option<bool>),
-    ) -> Result<(), Trouble> {
-        let mut send = SendView::read(view).map_err(Refusal::from)?;
-        send.is_batch |= view.code == SendBatchMessage::CODE;
+        (asked, is_orderly): (Asked<'_>, Option<bool>),
+    ) -> Result<Placed, Trouble> {
+        let mut send = asked.send()?;
         check_service(cast, config)?;
         let mut is_dead = false;
         if let Some(group) = send.topic.strip_prefix(RETRY_PREFIX) {
             let Some(is_orderly) = is_orderly else { return Err(Wanted::Group(Text::from(group)).into()) };
-            if gives_up(cast, (group, is_orderly), (&send, view.version))? {
+            if gives_up(cast, (group, is_orderly), (&send, asked.version()))? {
                 send.topic = dead_letter_topic(group).as_str().to_owned().into();
                 send.queue_id = 0;
                 is_dead = true;
@@ -342,28 +356,23 @@ impl Bench {
         let queue = place.queue(cast, self.places.choose(&place, send.queue_id), &wire.link)?;
         let first = self.batch.records.len();
         self.recall = None;
-        let uniq_key = match self
-            .encode(&Target { cast, config, wire, send: &send, place: &place, queue, is_dead }, body)
-        {
+        let target = Target { cast, config, wire, send: &send, place: &place, queue, is_dead };
+        let uniq_key = match self.encode(&target, asked.body()) {
             Ok(uniq_key) => uniq_key,
             Err(refusal) => {
                 self.batch.truncate(first);
                 return Err(refusal.into());
             }
         };
-        self.slots.push(Slot {
-            opaque: view.opaque,
-            form: view.form,
-            is_oneway: view.is_oneway(),
+        if !self.queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
+            self.queues.push(queue.clone());
+        }
+        Ok(Placed {
             queue_id: queue.queue_id,
             records: first..self.batch.records.len(),
             uniq_key,
             recall: self.recall.take(),
-        });
-        if !self.queues.iter().any(|known| Arc::ptr_eq(known, queue)) {
-            self.queues.push(queue.clone());
-        }
-        Ok(())
+        })
     }
 
     /// Encodes the message, or the messages, of a send; answers with its unique id.
@@ -511,10 +520,15 @@ impl Bench {
 }
 
 /// Answers why a send is not taken in.
-fn refuse(cast: &BrokerCast, wire: &Rc<Wire>, view: &CommandView<'_>, refusal: &Refusal) {
+fn refuse(cast: &BrokerCast, wire: &Rc<Wire>, to: AnswerTo, refusal: &Refusal) {
     cast.stats.refused(1);
-    if !view.is_oneway() {
-        wire.write(|out| reply::refused(cast, out.tail(), (view.opaque, view.form), refusal));
+    match to {
+        AnswerTo::Frame { is_oneway: true, .. } => {}
+        AnswerTo::Frame { opaque, form, .. } => {
+            wire.write(|out| reply::refused(cast, out.tail(), (opaque, form), refusal));
+        }
+        // Who does not wait any more was cancelled or has timed out.
+        AnswerTo::Here(waiter) => drop(waiter.send(Ok(reply::refusal(refusal)))),
     }
 }
 

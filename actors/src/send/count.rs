@@ -28,7 +28,7 @@ struct Got<'a> {
 pub(super) fn count(cast: &BrokerCast, slots: &[Slot], stored: &[PendingRecord], took_ms: u64) {
     let mut got: Vec<Got<'_>> = Vec::with_capacity(slots.len().min(TOGETHER_MAX));
     for slot in slots {
-        let Some(records) = stored.get(slot.records.clone()) else { break };
+        let Some(records) = stored.get(slot.place.records.clone()) else { break };
         let Some(first) = records.first() else { continue };
         let bytes = records.iter().map(|record| record.end().saturating_sub(record.start as usize)).sum();
         let messages = messages_in(records);

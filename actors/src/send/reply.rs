@@ -8,47 +8,99 @@
 use bytes::BytesMut;
 use troupemq_codec::command::Head;
 use troupemq_codec::request::{SendReply, StoredAt, StoredUsually};
-use troupemq_codec::{HeaderForm, ResponseCode};
-use troupemq_store::AppendBatch;
+use troupemq_codec::sent::Stored;
+use troupemq_codec::{HeaderForm, ResponseCode, Sent};
+use troupemq_store::{AppendBatch, PendingRecord};
 
 use crate::cast::BrokerCast;
 use crate::commit_log::Outcome;
 use crate::net::Refusal;
-use crate::send::bench::{Slot, UniqKey};
+use crate::send::bench::{Placed, UniqKey};
+
+/// Most bytes of the id of a record, and a comma.
+const ID_BYTES: usize = 57;
+/// What every send of a batch has.
+const TAKEN_IN: &str = "a send that was taken in has a record";
+
+/// How safely a send of a batch that is done is stored, or why it is not.
+fn code<'a>(place: &Placed, outcome: &'a Outcome) -> Result<ResponseCode, &'a Refusal> {
+    match outcome {
+        Outcome::Stored => Ok(ResponseCode::SUCCESS),
+        Outcome::NotFlushedInTime => Ok(ResponseCode::FLUSH_DISK_TIMEOUT),
+        Outcome::StoredInPart(stored, _) if place.records.end <= *stored => Ok(ResponseCode::SUCCESS),
+        Outcome::StoredInPart(_, refusal) | Outcome::Refused(refusal) => Err(refusal),
+    }
+}
+
+/// Gives the ids of its records to `tell`, as a text.
+fn with_ids<T>(cast: &BrokerCast, records: &[PendingRecord], tell: impl FnOnce(&str) -> T) -> T {
+    if let [one] = records {
+        return tell(cast.message_ids.of(one.log_offset).as_str());
+    }
+    let mut ids = String::with_capacity(records.len() * ID_BYTES);
+    for record in records {
+        if !ids.is_empty() {
+            ids.push(',');
+        }
+        ids.push_str(cast.message_ids.of(record.log_offset).as_str());
+    }
+    tell(&ids)
+}
+
+/// The answer to one send of a batch that is done, for somebody in this process.
+pub(super) fn sent(cast: &BrokerCast, place: Placed, (batch, outcome): (&AppendBatch, &Outcome)) -> Sent {
+    let code = match code(&place, outcome) {
+        Ok(code) => code,
+        Err(why) => return refusal(why),
+    };
+    let records = &batch.records[place.records];
+    let first = records.first().expect(TAKEN_IN);
+    Sent::Stored(
+        code,
+        Stored {
+            message_id: with_ids(cast, records, str::to_owned),
+            queue_id: place.queue_id,
+            queue_offset: first.queue_offset,
+            recall_handle: place.recall.map(String::from),
+            region: cast.trace_on.then(|| cast.region.clone()),
+        },
+    )
+}
+
+/// Why a send is refused, for somebody in this process.
+pub(super) fn refusal(refusal: &Refusal) -> Sent {
+    Sent::Refused { code: refusal.code, remark: refusal.remark.clone() }
+}
 
 /// Writes the answer to one send of a batch that is done.
 pub(super) fn done(
     cast: &BrokerCast,
     out: &mut BytesMut,
-    slot: &Slot,
-    batch: &AppendBatch,
-    outcome: &Outcome,
+    to: (i32, HeaderForm),
+    place: &Placed,
+    (batch, outcome): (&AppendBatch, &Outcome),
 ) {
-    let to = (slot.opaque, slot.form);
-    let code = match outcome {
-        Outcome::Stored => ResponseCode::SUCCESS,
-        Outcome::NotFlushedInTime => ResponseCode::FLUSH_DISK_TIMEOUT,
-        Outcome::StoredInPart(stored, _) if slot.records.end <= *stored => ResponseCode::SUCCESS,
-        Outcome::StoredInPart(_, refusal) | Outcome::Refused(refusal) => {
-            return refused(cast, out, to, refusal);
-        }
+    let code = match code(place, outcome) {
+        Ok(code) => code,
+        Err(why) => return refused(cast, out, to, why),
     };
-    let records = &batch.records[slot.records.clone()];
-    let first = records.first().expect("a send that was taken in has a record");
-    let is_usual = code == ResponseCode::SUCCESS && slot.form == HeaderForm::Json && slot.recall.is_none();
-    if let (true, [one], UniqKey::Stored(range)) = (is_usual, records, &slot.uniq_key) {
+    let records = &batch.records[place.records.clone()];
+    let first = records.first().expect(TAKEN_IN);
+    let (opaque, form) = to;
+    let is_usual = code == ResponseCode::SUCCESS && form == HeaderForm::Json && place.recall.is_none();
+    if let (true, [one], UniqKey::Stored(range)) = (is_usual, records, &place.uniq_key) {
         let message_id = cast.message_ids.of(one.log_offset);
         let stored = StoredUsually {
             message_id: message_id.as_bytes(),
-            queue_id: slot.queue_id,
+            queue_id: place.queue_id,
             queue_offset: one.queue_offset,
             unique_id: &batch.bytes_of(one)[range.clone()],
         };
-        if cast.stored_replies.encode(slot.opaque, &stored, out) {
+        if cast.stored_replies.encode(opaque, &stored, out) {
             return;
         }
     }
-    let (transaction_id, batch_unique_id) = match &slot.uniq_key {
+    let (transaction_id, batch_unique_id) = match &place.uniq_key {
         UniqKey::Stored(range) => {
             let key = &batch.bytes_of(first)[range.clone()];
             (Some(std::str::from_utf8(key).expect("the key was text when its record was encoded")), None)
@@ -57,25 +109,19 @@ pub(super) fn done(
         UniqKey::Own(key) => (Some(&**key), None),
         UniqKey::None => (None, None),
     };
-    let stored = |message_id: &str, out: &mut BytesMut| {
+    with_ids(cast, records, |message_id| {
         let stored = StoredAt {
             message_id,
-            queue_id: slot.queue_id,
+            queue_id: place.queue_id,
             queue_offset: first.queue_offset,
             transaction_id,
             batch_unique_id,
-            recall_handle: slot.recall.as_deref(),
+            recall_handle: place.recall.as_deref(),
         };
-        let head = Head::answer(code, slot.opaque, slot.form);
+        let head = Head::answer(code, opaque, form);
         let (region, trace_on) = (&cast.region, cast.trace_on);
         SendReply { head, region, trace_on, stored: Some(stored) }.encode(out);
-    };
-    if let [one] = records {
-        return stored(cast.message_ids.of(one.log_offset).as_str(), out);
-    }
-    let ids: Vec<_> = records.iter().map(|record| cast.message_ids.of(record.log_offset)).collect();
-    let ids: Vec<_> = ids.iter().map(|id| id.as_str()).collect();
-    stored(&ids.join(","), out);
+    });
 }
 
 /// Writes why a send is refused.

@@ -188,6 +188,11 @@ pub struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// A text without escapes.
+    pub(crate) fn of(text: &'a str) -> Value<'a> {
+        Value { text, has_escapes: false }
+    }
+
     /// What it means; a copy only if it has escapes.
     pub fn to_cow(self) -> Cow<'a, str> {
         if self.has_escapes { Cow::Owned(meaning(self.text)) } else { Cow::Borrowed(self.text) }
