@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use troupemq::{Client, Message, Outcome, Producer};
 
-use measure::{processor, say};
+use measure::{Spent, say};
 use senders::SENDERS;
 
 const BATCH: usize = 64;
@@ -46,18 +46,19 @@ async fn main() {
 async fn rounds(what: &str, count: usize, round: impl AsyncFn(usize)) {
     let mut rates = Vec::new();
     for n in 0..ROUNDS {
-        let (begun, spent) = (Instant::now(), processor());
+        let (begun, before) = (Instant::now(), Spent::now());
         round(n).await;
-        let (wall, cores) = (begun.elapsed().as_secs_f64(), (processor() - spent).as_secs_f64());
-        rates.push((count as f64 / cores, count as f64 / wall));
+        let (wall, spent) = (begun.elapsed().as_secs_f64(), Spent::now() - before);
+        rates.push((count as f64 / spent.all, count as f64 / wall, spent.kernel / spent.all));
     }
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (by_core, by_wall) = rates[ROUNDS / 2];
+    let (by_core, by_wall, in_kernel) = rates[ROUNDS / 2];
     let line = format!(
-        "{what}: {:.0} k/s, {:.0} k/s for each core the client used, {:.2} us a message",
+        "{what}: {:.0} k/s, {:.0} k/s for each core the client used, {:.2} us a message, {:.2} us of it in the kernel",
         by_wall / 1e3,
         by_core / 1e3,
-        1e6 / by_core
+        1e6 / by_core,
+        in_kernel * 1e6 / by_core
     );
     say(&line);
 }

@@ -18,13 +18,12 @@ mod roomy;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use troupemq::{Broker, Decision, Message};
 use troupemq_store::{Clock, SystemClock};
 
-use measure::{processor, say};
+use measure::say;
 
 const SENDERS: usize = 256;
 const MESSAGES: usize = 100_000;
@@ -101,18 +100,12 @@ async fn arrived(broker: &Broker) -> i64 {
     offsets.values().map(|offsets| offsets.max_offset).sum()
 }
 
-/// Processor time of this thread so far.
-fn own_thread() -> Duration {
-    let spent = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or(0))
-}
-
 /// What messages cost from their send to their place in their topic.
 async fn cost(way: Way) -> Spent {
     let broker = roomy::start(1).await;
     let checker = |_| async { Decision::Commit };
     let producer = broker.producer("bench").checker(checker).start().await.expect("a producer starts");
-    let (begun, own_begun) = (processor(), own_thread());
+    let before = measure::Spent::now();
     let mut senders = JoinSet::new();
     for _ in 0..SENDERS {
         let (producer, body) = (producer.clone(), Bytes::from(vec![b'x'; BODY_BYTES]));
@@ -138,10 +131,10 @@ async fn cost(way: Way) -> Spent {
     while arrived(&broker).await < count {
         sleep(Duration::from_millis(50)).await;
     }
-    let (all, own) = (processor() - begun, own_thread() - own_begun);
+    let spent = measure::Spent::now() - before;
     broker.shutdown().await.expect("a clean end");
-    let each = |spent: Duration| spent.as_secs_f64() * 1e6 / count as f64;
-    Spent { all: each(all), broker: each(all.saturating_sub(own)) }
+    let each = |seconds: f64| seconds * 1e6 / count as f64;
+    Spent { all: each(spent.all), broker: each(spent.all - spent.here) }
 }
 
 /// Says how late messages are that are due within one second.

@@ -1,8 +1,9 @@
 //! How fast a broker within the program is: its start and stop, sends one by one and in batches, and a consumer.
 //!
-//! `cargo bench --bench embedded` prints the medians. Bodies have 64 bytes in batches and one by one, 1 KiB where it
-//! says so. "One by one" means one request for each message, `SENDERS` of them under way at a time; the last line is
-//! a single sender that waits for each answer before it sends again, which measures the way between two threads.
+//! `cargo bench --bench embedded` prints the medians; `-- PART` those of one part: start, batches, one-by-one, in-turn
+//! or consumer. Bodies have 64 bytes in batches and one by one, 1 KiB where it says so. "One by one" means one request
+//! for each message, `SENDERS` of them under way at a time; "in turn" is a single sender that waits for each answer
+//! before it sends again, which measures the way between two threads.
 //! Rates are given by wall clock and by processor time of the whole process, the broker included.
 //!
 //! Invariants:
@@ -22,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use troupemq::{Broker, Client, Message, Producer};
 
-use measure::{processor, say};
+use measure::{Spent, say};
 use senders::SENDERS;
 
 const BATCH: usize = 256;
@@ -31,14 +32,26 @@ const ROUNDS: usize = 5;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    start_and_stop().await;
+    let only = std::env::args().skip(1).find(|argument| argument != "--bench");
+    let is_wanted = |part: &str| only.as_ref().is_none_or(|only| only == part);
+    if is_wanted("start") {
+        start_and_stop().await;
+    }
     for bytes in [64, 1024] {
         let count = MESSAGES * 64 / bytes.max(64) * if bytes > 64 { 4 } else { 1 };
-        batches(bytes, count * 4).await;
-        one_by_one(bytes, count / 2).await;
+        if is_wanted("batches") {
+            batches(bytes, count * 4).await;
+        }
+        if is_wanted("one-by-one") {
+            one_by_one(bytes, count / 2).await;
+        }
     }
-    in_turn(50_000).await;
-    consumer(MESSAGES).await;
+    if is_wanted("in-turn") {
+        in_turn(50_000).await;
+    }
+    if is_wanted("consumer") {
+        consumer(MESSAGES).await;
+    }
 }
 
 async fn start_and_stop() {
@@ -67,15 +80,25 @@ async fn rounds(what: &str, count: usize, round: impl AsyncFn(&Client)) {
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
         let broker = roomy::start(4).await;
-        let (begun, spent) = (Instant::now(), processor());
+        let (begun, before) = (Instant::now(), Spent::now());
         round(broker.client()).await;
-        let (wall, cores) = (begun.elapsed().as_secs_f64(), (processor() - spent).as_secs_f64());
-        rates.push((count as f64 / wall, count as f64 / cores));
+        let (wall, spent) = (begun.elapsed().as_secs_f64(), Spent::now() - before);
+        rates.push((count as f64 / wall, spent));
         broker.shutdown().await.expect("a clean end");
     }
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (by_wall, by_core) = rates[ROUNDS / 2];
-    say(&format!("{what}: {:.0} k/s, {:.0} k/s for each core used", by_wall / 1000.0, by_core / 1000.0));
+    let (by_wall, spent) = rates[ROUNDS / 2];
+    let micros = |seconds: f64| seconds * 1e6 / count as f64;
+    say(&format!(
+        "{what}: {:.0} k/s, {:.0} k/s for each core used; {:.2} us a message: {:.2} of the program's thread, {:.2} of \
+         the broker's; {:.2} of all that in the kernel",
+        by_wall / 1000.0,
+        1000.0 / micros(spent.all),
+        micros(spent.all),
+        micros(spent.here),
+        micros(spent.all - spent.here),
+        micros(spent.kernel)
+    ));
 }
 
 async fn producer(client: &Client) -> Producer {
