@@ -87,57 +87,93 @@ impl Durable {
     }
 }
 
-impl IndexWriter {
-    /// Opens the files that are there and keeps the entries that are `durable`.
-    pub fn open(config: &StoreConfig, durable: Durable) -> Result<IndexWriter, StoreError> {
-        let dir = config.dir.join(FOLDER);
-        let geometry = Geometry { slots: config.index_slots_max, entries: config.index_entries_max };
-        let mut files = Vec::new();
-        let mut newest = None;
+/// The files that a start finds, and what it knows of them.
+#[derive(Debug)]
+struct Found {
+    files: Vec<Arc<IndexFile>>,
+    /// Path of the last of them.
+    newest: Option<PathBuf>,
+    /// Whether entries may be missing.
+    is_behind: bool,
+    /// Log offset before which none is.
+    complete_to: u64,
+    /// Whether a file behind the last of `files` is gone, which may have held entries of the last record before it.
+    has_removed: bool,
+    /// Whether all entries of the last record are there, or none.
+    last_is_sure: bool,
+}
+
+impl Found {
+    /// Reads the files in `dir` and keeps the entries that are `durable`.
+    fn read(
+        config: &StoreConfig,
+        dir: &Path,
+        geometry: Geometry,
+        durable: Durable,
+    ) -> Result<Found, StoreError> {
+        let mut found = Found {
+            files: Vec::new(),
+            newest: None,
+            is_behind: durable != Durable::Everything,
+            complete_to: durable.complete_to(),
+            has_removed: false,
+            last_is_sure: true,
+        };
         // Others tell by the first full one what they are.
         let mut known = vec![geometry, USUAL];
-        let mut is_behind = durable != Durable::Everything;
-        let mut complete_to = durable.complete_to();
-        // Of the last record before a file that is gone, that file may have held entries.
-        let (mut has_removed, mut last_is_sure) = (false, true);
-        for path in without_unreadable(&config.dir, || list(&dir))? {
+        for path in without_unreadable(&config.dir, || list(dir))? {
             let file = match take(&config.dir, &path, &known)? {
                 Taken::File(file) => file,
                 Taken::Empty => {
-                    (has_removed, complete_to) = (true, 0);
+                    (found.has_removed, found.complete_to) = (true, 0);
                     continue;
                 }
                 Taken::Nothing => {
-                    (is_behind, has_removed, complete_to) = (true, true, 0);
+                    found.lost();
                     continue;
                 }
             };
             known.push(file.geometry());
             known.dedup();
-            let cut = match keep_durable(&file, durable) {
-                Ok(cut) => cut,
+            match keep_durable(&file, durable) {
+                Ok(cut) => found.keep(file, path, cut)?,
                 Err(error) => {
                     put_aside(&config.dir, error)?;
-                    (is_behind, has_removed, complete_to) = (true, true, 0);
-                    continue;
+                    found.lost();
                 }
-            };
-            if let Some(dropped) = cut {
-                complete_to = complete_to.min(dropped);
-            }
-            let before = newest.replace(path);
-            // One that a crash left empty goes too. Made again it gets the name it had.
-            if file.header().next_entry == 1 {
-                remove(file.path())?;
-                newest = before;
-                has_removed = true;
-            } else {
-                // A cut takes the entries of the last record with it.
-                has_removed = false;
-                last_is_sure = cut.is_some();
-                files.push(Arc::new(file));
             }
         }
+        Ok(found)
+    }
+
+    /// A file is gone with its entries.
+    fn lost(&mut self) {
+        (self.is_behind, self.has_removed, self.complete_to) = (true, true, 0);
+    }
+
+    /// Takes in a file, of which entries from `cut` on may be gone. One that a crash left empty goes too: made again it
+    /// gets the name it had.
+    fn keep(&mut self, file: IndexFile, path: PathBuf, cut: Option<u64>) -> Result<(), StoreError> {
+        self.complete_to = cut.map_or(self.complete_to, |cut| self.complete_to.min(cut));
+        if file.header().next_entry == 1 {
+            self.has_removed = true;
+            return remove(file.path());
+        }
+        self.newest = Some(path);
+        // A cut takes the entries of the last record with it.
+        (self.has_removed, self.last_is_sure) = (false, cut.is_some());
+        self.files.push(Arc::new(file));
+        Ok(())
+    }
+}
+
+impl IndexWriter {
+    /// Opens the files that are there and keeps the entries that are `durable`.
+    pub fn open(config: &StoreConfig, durable: Durable) -> Result<IndexWriter, StoreError> {
+        let dir = config.dir.join(FOLDER);
+        let geometry = Geometry { slots: config.index_slots_max, entries: config.index_entries_max };
+        let Found { files, newest, mut is_behind, mut complete_to, has_removed, last_is_sure } =
+            Found::read(config, &dir, geometry, durable)?;
         let current = files.last().map(Arc::clone);
         let reader = IndexReader { files: Arc::new(ArcSwap::from_pointee(files)) };
         let known_to = reader.last_entry().map(|(_, log_offset)| log_offset);
@@ -342,8 +378,8 @@ impl IndexWriter {
     }
 }
 
-/// Cuts what is not `durable` off a file. If there was something to cut, answers from which log offset on entries may be
-/// gone with it that were: those of the last record kept, or all, if what was damaged stands in front.
+/// Cuts what is not `durable` off a file. If there was something to cut, answers from which log offset on entries may
+/// be gone with it that were: those of the last record kept, or all, if what was damaged stands in front.
 fn keep_durable(file: &IndexFile, durable: Durable) -> Result<Option<u64>, StoreError> {
     let begin = if file.entries() > 1 { file.header().begin_log_offset } else { u64::MAX };
     let is_known = durable.holds(file.header().end_log_offset, file.header().end_ms);

@@ -85,8 +85,7 @@ impl TimerStore {
             log = open_log()?;
             (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, false)?;
         }
-        let kept_ms = i64::from(config.reserved_hours) * HOUR_MS / 3 * 2;
-        let window_ms = (i64::from(config.timer_roll_window_slots) * precision_ms).min(kept_ms);
+        let (kept_ms, window_ms) = spans_ms(config);
         let queue_offset = match damage {
             Some(_) => queues.get(TIMER_TOPIC, 0).map_or(0, |queue| queue.min_offset()),
             None => queue_offset(queues, reader, &log, &known)?,
@@ -175,6 +174,13 @@ impl TimerStore {
         })?;
         Ok(pending)
     }
+}
+
+/// How long a message surely lies in the log, and the time ahead up to which timers go to their own slot, both in ms.
+fn spans_ms(config: &StoreConfig) -> (i64, i64) {
+    let kept_ms = i64::from(config.reserved_hours) * HOUR_MS / 3 * 2;
+    let precision_ms = i64::from(config.timer_precision_ms);
+    (kept_ms, (i64::from(config.timer_roll_window_slots) * precision_ms).min(kept_ms))
 }
 
 /// The last slot of each message that was entered from `since_ms` on, by log offset.
