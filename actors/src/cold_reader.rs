@@ -32,6 +32,8 @@ pub struct ColdReaders(Arc<Lines<Job>>);
 
 #[derive(Debug)]
 struct Job {
+    /// The log, which goes with the job: a thread that waits for one keeps no file open.
+    log: LogReader,
     bounds: Bounds,
     parcel: Box<Parcel>,
 }
@@ -61,24 +63,30 @@ impl<J> Lines<J> {
 
 impl ColdReaders {
     /// Starts the threads.
-    pub fn start(log: &LogReader, poison: &Poison) -> std::io::Result<ColdReaders> {
+    pub fn start(poison: &Poison) -> std::io::Result<ColdReaders> {
         let (lines, ends) = Lines::new();
         for (at, jobs) in ends.into_iter().enumerate() {
-            let (log, vital) = (log.clone(), poison.guard("ColdReaders"));
+            let vital = poison.guard("ColdReaders");
             std::thread::Builder::new().name(format!("cold-reader-{at}")).spawn(move || {
                 let _vital = vital;
-                work(&jobs, &log);
+                work(&jobs);
             })?;
         }
         Ok(ColdReaders(Arc::new(lines)))
     }
 
-    /// Fetches what a pull finds within `bounds`; the pull comes back to its session.
+    /// Fetches what a pull finds in `log` within `bounds`; the pull comes back to its session.
     ///
     /// # Errors
     /// The pull itself and why it is refused, if it finds no room: its arbiter must not wait for the disk.
-    pub(crate) fn fetch(&self, bounds: Bounds, parcel: Box<Parcel>) -> Result<(), (Box<Parcel>, Refusal)> {
-        self.0.line_up(Job { bounds, parcel }).map_err(|job| (job.parcel, no_room(&job.bounds)))
+    pub(crate) fn fetch(
+        &self,
+        log: &LogReader,
+        bounds: Bounds,
+        parcel: Box<Parcel>,
+    ) -> Result<(), (Box<Parcel>, Refusal)> {
+        let job = Job { log: log.clone(), bounds, parcel };
+        self.0.line_up(job).map_err(|job| (job.parcel, no_room(&job.bounds)))
     }
 }
 
@@ -91,9 +99,9 @@ fn no_room(bounds: &Bounds) -> Refusal {
     Refusal::busy(remark)
 }
 
-fn work(jobs: &Receiver<Job>, log: &LogReader) {
-    while let Ok(Job { bounds, mut parcel }) = jobs.recv() {
-        if let Err(error) = fetch(log, bounds, &parcel) {
+fn work(jobs: &Receiver<Job>) {
+    while let Ok(Job { log, bounds, mut parcel }) = jobs.recv() {
+        if let Err(error) = fetch(&log, bounds, &parcel) {
             tracing::error!(%error, "messages cannot be read from the disk");
             parcel.unreadable = Some(error.to_string());
         }

@@ -337,7 +337,7 @@ fn settle(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>, read
         if let Err(busy) = cast.cold_flow.read(&group, bytes, &cast.config.load(), cast.now_ms()) {
             return reply::refuse(wire, &parcel.request, busy.into());
         }
-        if let Err((parcel, full)) = cast.cold.fetch(bounds, parcel) {
+        if let Err((parcel, full)) = cast.cold.fetch(&cast.log, bounds, parcel) {
             reply::refuse(wire, &parcel.request, full.into());
         }
         return;

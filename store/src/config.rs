@@ -79,9 +79,6 @@ pub struct StoreConfig {
     /// Slots ahead up to which a timer goes to its own; later ones go round. Default: 172,800. Bounds: 2 … 604,740.
     #[serde(rename = "timerRollWindowSlot")]
     pub timer_roll_window_slots: u32,
-    /// Longest body in bytes. Default: 4 MiB. Bounds: 10 … a quarter of 2 GiB.
-    #[serde(rename = "maxMessageSize")]
-    pub body_max_bytes: u32,
     /// When an append counts as stored. Default: `ASYNC_FLUSH`.
     #[serde(rename = "flushDiskType")]
     pub flush: FlushMode,
@@ -154,7 +151,6 @@ impl Default for StoreConfig {
             timer_log_file_bytes: 100 << 20,
             timer_precision_ms: 1_000,
             timer_roll_window_slots: 172_800,
-            body_max_bytes: 4 << 20,
             flush: FlushMode::Async,
             flush_interval_ms: 500,
             flush_bytes: 16 << 20,
@@ -195,7 +191,6 @@ impl StoreConfig {
             ("mappedFileSizeTimerLog", self.timer_log_file_bytes, 4096, FILE_MAX_BYTES),
             ("timerPrecisionMs", self.timer_precision_ms.into(), 1, 1_000),
             ("timerRollWindowSlot", self.timer_roll_window_slots.into(), 2, 604_740),
-            ("maxMessageSize", self.body_max_bytes.into(), 10, FILE_MAX_BYTES / 4),
             ("flushIntervalCommitLog", self.flush_interval_ms.into(), 1, 60_000),
             ("flushCommitLogBytes", self.flush_bytes, 4096, 1 << 40),
             ("fileReservedTime", self.reserved_hours.into(), 1, u64::from(u32::MAX)),

@@ -1,7 +1,7 @@
 //! What the program says when it is asked for something that cannot be.
 //!
 //! Invariants:
-//! - a refusal names the file, key or address and the reason, on standard error, with exit code 1 (2 for flags).
+//! - a refusal names the file, key or address and the reason, on standard error, with the exit code of its class (2 for flags).
 
 use std::net::TcpListener;
 
@@ -29,7 +29,7 @@ fn a_port_in_use_is_named_and_the_store_is_not_touched() {
     let address = taken.local_addr().expect("it is bound");
     let dir = store.display();
     let ended = refused(&format!("--listen {address} --namesrv-listen 127.0.0.1:0 --store-dir {dir}"));
-    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.code, Some(6));
     assert!(ended.stderr.contains(&format!("cannot listen on {address}")), "{}", ended.stderr);
     assert!(!store.try_exists().expect("the folder can be looked at"));
 }
@@ -40,7 +40,7 @@ fn two_processes_never_share_a_store() {
     let _first = Daemon::start(&store);
     let dir = store.display();
     let ended = refused(&format!("--listen 127.0.0.1:0 --namesrv-listen 127.0.0.1:0 --store-dir {dir}"));
-    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.code, Some(7));
     assert!(ended.stderr.contains(&format!("{dir} is open in another process")), "{}", ended.stderr);
 }
 

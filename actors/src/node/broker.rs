@@ -211,7 +211,7 @@ fn start_store(
     let (poison, clock) = (stage.poison.clone(), config.clock.clone());
 
     stage.enter("ColdReaders");
-    let cold = ColdReaders::start(&reader, &poison).map_err(thread("cold-reader"))?;
+    let cold = ColdReaders::start(&poison).map_err(thread("cold-reader"))?;
     let upkeep = Upkeep {
         marks,
         log: flusher.watch(),
