@@ -1,7 +1,7 @@
 //! What the program says when it is asked for something that cannot be.
 //!
 //! Invariants:
-//! - a refusal names the file, key or address and the reason, on standard error, with the exit code of its class (2 for flags).
+//! - a refusal names the file, key or address and the reason, on standard error; its exit code tells the class.
 
 use std::net::TcpListener;
 
