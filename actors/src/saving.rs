@@ -7,7 +7,7 @@
 //!   table once more for what it holds to reach the disk.
 //!
 //! The save itself runs on the blocking pool of the arbiter, with a snapshot of the table; see [`in_background`]. An
-//! actor that has one table and tells no more than whether it was saved is a [`Saves`].
+//! actor that has one table and tells no more than whether it was saved is a `Saves`.
 
 use std::fmt::Display;
 use std::time::Duration;
