@@ -358,6 +358,12 @@ impl ConsumeQueue {
         Ok(is_address(last.tags_code) && self.read_extension(last.tags_code).is_none())
     }
 
+    /// Whether a unit, as it stands in its file, points to what the extension keeps of a message that was stored at
+    /// another time than its own.
+    pub(crate) fn has_foreign_extension(&self, unit: &Unit, stored_ms: i64) -> bool {
+        self.read_extension(unit.tags_code).is_some_and(|kept| kept.store_timestamp_ms != stored_ms)
+    }
+
     #[cold]
     fn read_extension(&self, tags_code: i64) -> Option<ExtensionUnit> {
         if !is_address(tags_code) {

@@ -189,12 +189,17 @@ fn make_room(queue: &ConsumeQueue, unit: &Unit, is_whole: bool) -> Result<(), Le
     Ok(())
 }
 
-/// Whether the log has the record that the unit speaks of.
+/// Whether the log has the record that the unit speaks of, and the extension nothing of another message in its place:
+/// a unit that lost its end points to the first one of the extension, and would hide that those in front of it have
+/// lost theirs.
 fn is_right(reader: &LogReader, queue: &ConsumeQueue, unit: &Unit) -> bool {
     if unit.log_offset < reader.min_offset() || unit.is_hole() {
         return true;
     }
-    match reader.fetch_record(unit.log_offset, |record| queue.is_of(unit, record)) {
+    let fits = |record: &RecordView<'_>| {
+        queue.is_of(unit, record) && !queue.has_foreign_extension(unit, record.store_timestamp_ms())
+    };
+    match reader.fetch_record(unit.log_offset, fits) {
         Ok(is_of) => is_of.unwrap_or(false),
         Err(error) => {
             tracing::error!(%error, "the last message of a queue cannot be compared with its unit");

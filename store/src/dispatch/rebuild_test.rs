@@ -103,6 +103,46 @@ fn a_unit_that_lost_its_end_has_nothing_of_another_message() {
 }
 
 #[test]
+fn a_unit_that_lost_its_end_hides_no_extension_that_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let open_small = || {
+        let (queue_extension_enabled, queue_extension_file_bytes) = (true, 4096);
+        let base = StoreConfig::in_dir(dir.path());
+        let config = StoreConfig { queue_extension_enabled, queue_extension_file_bytes, ..base };
+        open(config, Arc::new(ManualClock::at(1_000))).unwrap()
+    };
+    let put = |store: &mut Opened, stored_ms: std::ops::Range<i64>| {
+        let (from, queue) = (store.log.wrote_to(), store.queues.open_or_create("T", 0).unwrap());
+        for now_ms in stored_ms {
+            let mut batch = AppendBatch::default();
+            NewRecord { topic: "T", body: b"x", ..NewRecord::PLAIN }.encode(&mut batch.bytes).unwrap();
+            batch.push(0, Arc::clone(&queue), 1, 0);
+            store.log.append(&mut batch, now_ms).unwrap();
+        }
+        let Opened { reader, dispatch, .. } = store;
+        reader.walk(from, reader.wrote_to(), |record| dispatch.dispatch_record(record).map(|_| ())).unwrap();
+    };
+    let mut store = open_small();
+    put(&mut store, 1_000..1_300);
+    store.flusher.flush().unwrap();
+    store.marks.save(&store.flusher.watch(), &store.queues, store.dispatch.flusher()).unwrap();
+    drop(store);
+    let queue = dir.path().join("consumequeue/T/0/00000000000000000000");
+    let mut bytes = std::fs::read(&queue).unwrap();
+    bytes[20 * 299 + 16..20 * 300].fill(0);
+    std::fs::write(&queue, bytes).unwrap();
+    // Some hundred units point into the second file.
+    let second = dir.path().join("consumequeue_ext/T/0/00000000000000004096");
+    std::fs::OpenOptions::new().write(true).open(second).unwrap().set_len(2048).unwrap();
+    let mut store = open_small();
+    put(&mut store, 1_300..1_600);
+    let queue = store.queues.get("T", 0).unwrap();
+    let stored =
+        queue.units(0, 1000).map(|unit| queue.extension_unit(unit.queue_offset).unwrap().store_timestamp_ms);
+    assert!(stored.eq(1_000..1_600), "each has its own");
+}
+
+#[test]
 fn a_queue_that_ends_with_holes_is_made_again_when_its_extension_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open_extended(dir.path(), 1_000);
