@@ -114,9 +114,15 @@ fn drawing(steps: &[Step], curves: &[Curve<'_>]) -> String {
             short(top)
         ),
     );
-    for step in [steps.first(), steps.last()].into_iter().flatten() {
-        let at = x(float(step.rate).max(1.0).ln());
-        push(&mut svg, format_args!("<text x=\"{at:.0}\" y=\"{}\">{}/s</text>", bottom + 16.0, step.rate));
+    // The last one ends below its point: behind it is no room for a long number.
+    for (step, anchor) in [(steps.first(), "start"), (steps.last(), "end")] {
+        let Some(step) = step else { continue };
+        let (at, below) = (x(float(step.rate).max(1.0).ln()), bottom + 16.0);
+        let rate = step.rate;
+        push(
+            &mut svg,
+            format_args!("<text x=\"{at:.0}\" y=\"{below}\" text-anchor=\"{anchor}\">{rate}/s</text>"),
+        );
     }
     for (number, ((name, value), colour)) in curves.iter().zip(COLOURS).enumerate() {
         let points =
@@ -176,7 +182,8 @@ mod tests {
         let told = [
             "<td>1500</td>",
             "2250 messages/s are safe",
-            "1000/s</text>",
+            "text-anchor=\"start\">1000/s</text>",
+            "text-anchor=\"end\">2250/s</text>",
             "4 connections",
             "p99 2.00 at 1500/s",
         ];
