@@ -123,7 +123,10 @@ fn modified_ms(segment: &Segment) -> Option<i64> {
     i64::try_from(since.as_millis()).ok()
 }
 
-/// Asks the file system of `dir`.
+/// Asks the file system of `dir`. Blocks that are set apart for the system count neither as used nor as free.
+///
+/// # Errors
+/// If the system cannot tell.
 pub fn disk_use(dir: &Path) -> Result<DiskUse, StoreError> {
     if let Some(pretended) = faults::disk(dir) {
         return Ok(pretended);
@@ -136,6 +139,15 @@ pub fn disk_use(dir: &Path) -> Result<DiskUse, StoreError> {
         free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
         used_percent: u8::try_from(percent).unwrap_or(100),
     })
+}
+
+/// Size in bytes of the file system of `dir`.
+///
+/// # Errors
+/// If the system cannot tell.
+pub fn disk_total_bytes(dir: &Path) -> Result<u64, StoreError> {
+    let stat = rustix::fs::statvfs(dir).map_err(|errno| StoreError::io("inspect", dir)(errno.into()))?;
+    Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
 }
 
 /// Keeps writers from a full disk. Clones share the verdict.

@@ -13,7 +13,7 @@ use troupemq_codec::message::RecordView;
 use troupemq_codec::request::KvTable;
 use troupemq_codec::version::{OUR_VERSION, version_name};
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
-use troupemq_store::retention::{DiskUse, disk_use};
+use troupemq_store::retention::{DiskUse, disk_total_bytes, disk_use};
 
 use super::clients::body;
 use crate::cast::BrokerCast;
@@ -41,7 +41,7 @@ pub async fn runtime_info(cast: &BrokerCast, _: &Call) -> Answer {
             tracing::error!(%error, "the first message of the log cannot be read");
             None
         });
-        (disk_use(&dir).ok().zip(size_of_disk(&dir)), first)
+        (disk_use(&dir).and_then(|used| Ok((used, disk_total_bytes(&dir)?))).ok(), first)
     };
     let looked = actix_rt::task::spawn_blocking(look).await.map_err(|_| Refusal::gone("the reader"))?;
     let (disk, first) = looked;
@@ -163,11 +163,6 @@ fn timers(table: &mut Table, report: &TimerReport, now_ms: i64) {
     table.put("timerCongestNum", report.pending);
     table.put("timerEnqueueTps", "0.0");
     table.put("timerDequeueTps", "0.0");
-}
-
-fn size_of_disk(dir: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(dir).ok()?;
-    Some(stat.f_blocks.saturating_mul(stat.f_frsize))
 }
 
 /// How full the disk is.

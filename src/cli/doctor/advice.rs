@@ -177,16 +177,17 @@ fn disk_space(machine: &Machine, config: &StoreConfig) -> Finding {
         why: "below the floor, or above the ratio, writes are refused until old segments are deleted",
         command: "fileReservedTime (hours) smaller, or --store-dir DIR on another disk".to_owned(),
     };
-    let Some((total, free)) = machine.disk_bytes else { return wanted.unknown() };
-    let used_percent = total.saturating_sub(free).saturating_mul(100) / total.max(1);
-    let is_full = used_percent >= config.disk_full_percent.into() || free < config.disk_free_floor_bytes;
-    let is_tight = used_percent >= config.disk_used_max_percent.into() || free < needed;
+    let Some((disk, total_bytes)) = machine.disk else { return wanted.unknown() };
+    let is_full =
+        disk.used_percent >= config.disk_full_percent || disk.free_bytes < config.disk_free_floor_bytes;
+    let is_tight = disk.used_percent >= config.disk_used_max_percent || disk.free_bytes < needed;
     let verdict = match (is_full, is_tight) {
         (true, _) => Verdict::Wrong,
         (false, true) => Verdict::Better,
         (false, false) => Verdict::Good,
     };
-    wanted.found(format!("{} of {} ({used_percent} % used)", gib(free), gib(total)), verdict)
+    let (free, total) = (gib(disk.free_bytes), gib(total_bytes));
+    wanted.found(format!("{free} of {total} ({} % used)", disk.used_percent), verdict)
 }
 
 fn gib(bytes: u64) -> String {
@@ -240,8 +241,16 @@ fn address(machine: &Machine) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::path::PathBuf;
+
+    use troupemq_store::retention::DiskUse;
+
+    use super::*;
+
+    /// One of 252 GiB, of which the system has set some apart.
+    fn disk(free_gib: u64, used_percent: u8) -> Option<(DiskUse, u64)> {
+        Some((DiskUse { free_bytes: free_gib << 30, used_percent }, 252 << 30))
+    }
 
     fn healthy() -> Machine {
         Machine {
@@ -254,7 +263,7 @@ mod tests {
             is_writable: true,
             file_system: Some("ext4".to_owned()),
             is_rotational: Some(false),
-            disk_bytes: Some((100 << 30, 60 << 30)),
+            disk: disk(60, 40),
             clock_source: Some("tsc".to_owned()),
             clock_behind_ms: Some(-5),
             address: Some(("10.0.0.1:10911".parse().expect("an address"), Dialled::Reached)),
@@ -286,8 +295,8 @@ mod tests {
             ("file system", Verdict::Better, |m| m.file_system = Some("overlay".to_owned())),
             ("disk", Verdict::Better, |m| m.is_rotational = Some(true)),
             ("disk", Verdict::Unknown, |m| m.is_rotational = None),
-            ("free disk space", Verdict::Better, |m| m.disk_bytes = Some((100 << 30, 20 << 30))),
-            ("free disk space", Verdict::Wrong, |m| m.disk_bytes = Some((100 << 30, 5 << 30))),
+            ("free disk space", Verdict::Better, |m| m.disk = disk(20, 76)),
+            ("free disk space", Verdict::Wrong, |m| m.disk = disk(1, 95)),
             ("clock source", Verdict::Better, |m| m.clock_source = Some("hpet".to_owned())),
             ("clock", Verdict::Wrong, |m| m.clock_behind_ms = Some(60_000)),
             ("clock", Verdict::Unknown, |m| m.clock_behind_ms = None),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
+use troupemq_store::retention::{DiskUse, disk_total_bytes, disk_use};
 
 use crate::cli::when;
 
@@ -38,8 +39,8 @@ pub(super) struct Machine {
     pub(super) file_system: Option<String>,
     /// Whether its disk turns.
     pub(super) is_rotational: Option<bool>,
-    /// Bytes of the disk, and those that are free.
-    pub(super) disk_bytes: Option<(u64, u64)>,
+    /// How full the disk is, as the broker itself judges it, and its size in bytes.
+    pub(super) disk: Option<(DiskUse, u64)>,
     /// Where the kernel takes the time from.
     pub(super) clock_source: Option<String>,
     /// How far the newest message of the store lies in the future, in ms.
@@ -70,7 +71,7 @@ pub(super) fn read(dir: &Path, listen: SocketAddr, told: Option<SocketAddr>) -> 
         is_writable: tempfile_in(&existing),
         file_system: file_system(&existing),
         is_rotational: is_rotational(&existing),
-        disk_bytes: disk(&existing),
+        disk: disk_use(&existing).and_then(|used| Ok((used, disk_total_bytes(&existing)?))).ok(),
         clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         clock_behind_ms: newest_message_ms(dir).map(|newest_ms| newest_ms - when::now_ms()),
         address: told.or_else(own).map(|address| (address, dial(address, listen))),
@@ -131,11 +132,6 @@ fn is_rotational(folder: &Path) -> Option<bool> {
     let queues = [own.join("queue/rotational"), own.join("../queue/rotational")];
     let flag = queues.iter().find_map(|file| fs::read_to_string(file).ok())?;
     Some(flag.trim() == "1")
-}
-
-fn disk(folder: &Path) -> Option<(u64, u64)> {
-    let stat = rustix::fs::statvfs(folder).ok()?;
-    Some((stat.f_blocks.saturating_mul(stat.f_frsize), stat.f_bavail.saturating_mul(stat.f_frsize)))
 }
 
 /// When the last message of a store was stored, as its checkpoint begins with; `None` without one.
