@@ -23,11 +23,14 @@
 pub mod admin;
 mod allocation;
 mod backoff;
+pub mod connection;
 pub mod consumer;
+mod credentials;
 pub mod error;
 mod faults;
 mod hub;
 mod identity;
+mod legal;
 pub(crate) mod link;
 pub mod message;
 mod name_servers;
@@ -51,12 +54,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::timeout;
+use troupemq_codec::Command;
 use troupemq_codec::request::{UpdateAndCreateTopic, UpdateAndCreateTopicHeader};
 
+use connection::{Connection, Dialling};
 use consumer::ConsumerBuilder;
 use error::ClientError;
 use hub::Hub;
-use link::Credentials;
 use name_servers::List;
 use names::Names;
 use producer::ProducerBuilder;
@@ -73,7 +77,7 @@ pub struct ClientBuilder {
     instance: Option<String>,
     request_timeout: Duration,
     connect_timeout: Duration,
-    credentials: Option<Credentials>,
+    credentials: credentials::Told,
     #[cfg(feature = "tls")]
     tls: Option<tls::Tls>,
 }
@@ -83,7 +87,7 @@ pub struct ClientBuilder {
 pub struct Client {
     pub(crate) hub: Arc<Hub>,
     /// Ends the client's own task with the last handle.
-    _keeper: Arc<hub::Keeper>,
+    keeper: Arc<hub::Keeper>,
 }
 
 impl Client {
@@ -96,7 +100,7 @@ impl Client {
             instance: None,
             request_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(3),
-            credentials: None,
+            credentials: credentials::Told::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -105,8 +109,12 @@ impl Client {
     /// The client of a broker in this process; it must be called within a Tokio runtime.
     #[cfg(feature = "broker")]
     pub(crate) fn of(near: Arc<dyn near::Near>) -> Client {
-        let (hub, keeper) = Hub::start(Client::builder(), None, (Some(near), None), None);
-        Client { hub, _keeper: Arc::new(keeper) }
+        let builder = Client::builder();
+        let within = builder.connect_timeout;
+        let dialling =
+            Dialling { within, names: Names::default(), near: Some(near), credentials: None, security: None };
+        let (hub, keeper) = Hub::start(builder, None, dialling, None);
+        Client { hub, keeper: Arc::new(keeper) }
     }
 
     /// Ends everything this client and its clones have begun: consumers commit how far they have come and leave their
@@ -124,6 +132,27 @@ impl Client {
     /// A consumer that shares the queues of its topics with the other members of its group.
     pub fn consumer(&self, group: &str) -> ConsumerBuilder {
         ConsumerBuilder::new(self.clone(), group)
+    }
+
+    /// A connection of its own to a server, made as all of this client's are: for a program that speaks the protocol
+    /// itself, and signs its requests by [`Client::sign`].
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`], [`ClientError::Tls`].
+    pub async fn connection(&self, address: &str) -> Result<Box<dyn Connection>, ClientError> {
+        self.hub.peers.connection(address).await
+    }
+
+    /// Signs a request with the credentials of this client, if it has any.
+    pub fn sign(&self, request: &mut Command) {
+        self.hub.peers.sign(request);
+    }
+
+    /// The client begins to work on the present runtime; an error after its end.
+    fn begin_here(&self) -> Result<(), ClientError> {
+        self.hub.still_open()?;
+        self.keeper.stand_by(&self.hub);
+        Ok(())
     }
 
     /// The name by which brokers know this client.
@@ -151,9 +180,10 @@ impl Client {
     /// server gives its route.
     ///
     /// # Errors
-    /// What the first broker that refuses says; [`ClientError::NoRoute`] if no broker has registered the topic
-    /// after some seconds.
+    /// [`ClientError::IllegalName`] at once, [`ClientError::NoBroker`], or what the first broker that refuses says;
+    /// [`ClientError::NoRoute`] if no broker has registered the topic after some seconds.
     pub async fn create_topic(&self, topic: &str, queues: i32) -> Result<(), ClientError> {
+        legal::topic(topic)?;
         let header = UpdateAndCreateTopicHeader {
             topic: topic.into(),
             default_topic: "TBW102".into(),
@@ -232,15 +262,13 @@ impl ClientBuilder {
 
     /// Signs every request with a user's secret. RocketMQ: `AclClientRPCHook` with an access key and its secret key.
     pub fn credentials(mut self, user: &str, secret: &str) -> ClientBuilder {
-        self.credentials = Some(Credentials { user: user.into(), secret: secret.into(), token: None });
+        self.credentials.user = Some((user.into(), secret.into()));
         self
     }
 
-    /// Adds a temporary token to the credentials, which must be given before.
+    /// A temporary token that goes with the credentials.
     pub fn security_token(mut self, token: &str) -> ClientBuilder {
-        if let Some(credentials) = &mut self.credentials {
-            credentials.token = Some(token.into());
-        }
+        self.credentials.token = Some(token.into());
         self
     }
 
@@ -264,21 +292,30 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes the client; it must be called within a Tokio runtime, which carries its tasks: it must go on being driven.
+    /// Makes the client; it must be called within a Tokio runtime, which does what the client does by itself: it must go
+    /// on being driven.
     ///
     /// # Errors
-    /// [`ClientError::Setting`] without a name server or with files of TLS that cannot be used,
+    /// [`ClientError::Setting`] without a name server, with a token for no credentials or with files of TLS that cannot
+    /// be used,
     /// [`ClientError::NameServerList`] if their list cannot be read,
     /// [`ClientError::Connect`] if no name server can be reached, [`ClientError::Tls`] if none speaks it.
     pub async fn connect(mut self) -> Result<Client, ClientError> {
+        let credentials = std::mem::take(&mut self.credentials).credentials()?;
         let list = self.list()?;
         if let Some(list) = &list {
             self.name_servers = list.read(self.request_timeout).await?;
         }
-        let security = self.security().await?;
+        let dialling = Dialling {
+            within: self.connect_timeout,
+            names: Names::default(),
+            near: None,
+            credentials: credentials.map(Arc::new),
+            security: self.security().await?,
+        };
         let peer = self.first_address().await;
-        let (hub, keeper) = Hub::start(self, list, (None, security), peer);
-        let client = Client { hub, _keeper: Arc::new(keeper) };
+        let (hub, keeper) = Hub::start(self, list, dialling, peer);
+        let client = Client { hub, keeper: Arc::new(keeper) };
         client.hub.reach_a_name_server().await?;
         Ok(client)
     }

@@ -30,6 +30,7 @@ mod actor_form;
 mod folder;
 mod way;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,12 +65,17 @@ pub mod cast {
 const REGISTRATION_MAX: Duration = Duration::from_secs(2);
 
 /// Settings of a broker in this process.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BrokerBuilder {
     part: BrokerPart,
     name_server: Option<SocketAddr>,
     folder: Place,
+    /// What is changed of the store's settings; which ones they are is known when the place is.
+    store_changes: Vec<StoreChange>,
 }
+
+/// Changes settings of a store.
+type StoreChange = Arc<dyn Fn(&mut StoreConfig) + Send + Sync>;
 
 /// Where the store is.
 #[derive(Debug, Clone)]
@@ -116,7 +122,7 @@ impl Broker {
     pub fn builder() -> BrokerBuilder {
         let mut part = BrokerPart::new(StoreConfig::default());
         part.is_private = true;
-        BrokerBuilder { part, name_server: None, folder: Place::Missing }
+        BrokerBuilder { part, name_server: None, folder: Place::Missing, store_changes: Vec::new() }
     }
 
     /// A producer of a group.
@@ -203,6 +209,33 @@ impl Broker {
     }
 }
 
+impl fmt::Debug for BrokerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let changes = self.store_changes.len();
+        f.debug_struct("BrokerBuilder")
+            .field("part", &self.part)
+            .field("name_server", &self.name_server)
+            .field("folder", &self.folder)
+            .field("store_changes", &changes)
+            .finish()
+    }
+}
+
+/// Settings of a store that will not hold much, and need not leave room to others.
+fn small_files(store: StoreConfig) -> StoreConfig {
+    StoreConfig {
+        log_segment_bytes: 32 << 20,
+        queue_file_bytes: 60_000,
+        batch_queue_file_bytes: 46_000,
+        index_slots_max: 10_000,
+        index_entries_max: 40_000,
+        timer_log_file_bytes: 1 << 20,
+        disk_full_percent: 100,
+        disk_free_floor_bytes: 0,
+        ..store
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.client.hub.begin_closing();
@@ -217,19 +250,9 @@ impl BrokerBuilder {
         self
     }
 
-    /// A store with small files in a temporary folder, which is removed when the broker has ended: for tests.
+    /// A store with small files in a temporary folder, which is removed when the broker has ended: for tests. What
+    /// [`BrokerBuilder::store_settings`] says holds, be it said before or after.
     pub fn temporary(mut self) -> BrokerBuilder {
-        self.part.store = StoreConfig {
-            log_segment_bytes: 32 << 20,
-            queue_file_bytes: 60_000,
-            batch_queue_file_bytes: 46_000,
-            index_slots_max: 10_000,
-            index_entries_max: 40_000,
-            timer_log_file_bytes: 1 << 20,
-            disk_full_percent: 100,
-            disk_free_floor_bytes: 0,
-            ..self.part.store
-        };
         self.folder = Place::Temporary;
         self
     }
@@ -268,9 +291,8 @@ impl BrokerBuilder {
     }
 
     /// When a message counts as stored. Default: when the page cache has it.
-    pub fn flush(mut self, mode: FlushMode) -> BrokerBuilder {
-        self.part.store.flush = mode;
-        self
+    pub fn flush(self, mode: FlushMode) -> BrokerBuilder {
+        self.store_settings(move |store| store.flush = mode)
     }
 
     /// Changes any setting of the broker's behaviour.
@@ -280,8 +302,11 @@ impl BrokerBuilder {
     }
 
     /// Changes any setting of the store; its folder is set by [`BrokerBuilder::store_dir`].
-    pub fn store_settings(mut self, change: impl FnOnce(&mut StoreConfig)) -> BrokerBuilder {
-        change(&mut self.part.store);
+    pub fn store_settings(
+        mut self,
+        change: impl Fn(&mut StoreConfig) + Send + Sync + 'static,
+    ) -> BrokerBuilder {
+        self.store_changes.push(Arc::new(change));
         self
     }
 
@@ -291,18 +316,17 @@ impl BrokerBuilder {
     /// # Errors
     /// [`BrokerError`]: no store, a setting out of bounds, a store that cannot be opened, a port in use.
     pub async fn start(mut self) -> Result<Broker, BrokerError> {
-        let folder = match self.folder {
+        let (dir, folder) = match self.folder {
             Place::Missing => return Err(BrokerError::NoStore),
-            Place::Kept(dir) => {
-                self.part.store.dir = dir;
-                None
-            }
+            Place::Kept(dir) => (dir, None),
             Place::Temporary => {
                 let folder = Folder::make()?;
-                self.part.store.dir = folder.path().to_owned();
-                Some(folder)
+                self.part.store = small_files(self.part.store);
+                (folder.path().to_owned(), Some(folder))
             }
         };
+        self.store_changes.iter().for_each(|change| change(&mut self.part.store));
+        self.part.store.dir = dir;
         let mut config = NodeConfig::empty();
         if self.part.is_private {
             // What is in this process is served by the thread that also writes the log.

@@ -53,6 +53,8 @@ mod name_server_list;
 mod progress;
 #[path = "end_to_end/proxy.rs"]
 mod proxy;
+#[path = "end_to_end/runtimes.rs"]
+mod runtimes;
 #[path = "end_to_end/store.rs"]
 mod store;
 #[path = "end_to_end/terminal.rs"]

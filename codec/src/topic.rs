@@ -23,6 +23,11 @@ pub const PERM_READ: i32 = 1 << 2;
 /// Bit of `perm`: reserved.
 pub const PERM_PRIORITY: i32 = 1 << 3;
 
+/// Begins the name of the topic in which messages come again to a group.
+pub const RETRY_PREFIX: &str = "%RETRY%";
+/// Begins the name of the topic of what a group has given up.
+pub const DEAD_LETTER_PREFIX: &str = "%DLQ%";
+
 /// One queue of a topic on one broker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

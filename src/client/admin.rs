@@ -22,6 +22,7 @@ use troupemq_codec::{NoHeader, Request, ResponseCode, Text};
 
 use super::Client;
 use super::error::ClientError;
+use super::legal;
 use super::message::Received;
 use super::queue::Queue;
 
@@ -160,6 +161,32 @@ impl Admin {
         self.ask::<UpdateBrokerConfig>(address, &NoHeader, body).await.map(drop)
     }
 
+    /// Whether producers may use a broker: at every name server all topics that it has get the permission to read and
+    /// write, or lose the one to write. It lasts until the broker registers a change of its topics. Tells how many
+    /// topics it were, by the address of the name server (`mqadmin addWritePerm`, `wipeWritePerm`).
+    ///
+    /// # Errors
+    /// A name server cannot be reached or refuses; those before it have done it.
+    pub async fn change_write_perm(
+        &self,
+        broker_name: &str,
+        may_write: bool,
+    ) -> Result<BTreeMap<String, i32>, ClientError> {
+        let mut changed = BTreeMap::new();
+        let nothing = Bytes::new;
+        for address in self.client.hub.routes.name_servers().iter() {
+            let topics = if may_write {
+                let header = AddWritePermOfBrokerHeader { broker_name: broker_name.into() };
+                self.ask::<AddWritePermOfBroker>(address, &header, nothing()).await?.0.topics_changed
+            } else {
+                let header = WipeWritePermOfBrokerHeader { broker_name: broker_name.into() };
+                self.ask::<WipeWritePermOfBroker>(address, &header, nothing()).await?.0.topics_changed
+            };
+            changed.insert(address.clone(), topics);
+        }
+        Ok(changed)
+    }
+
     /// The timers that wait at a broker.
     ///
     /// # Errors
@@ -236,8 +263,9 @@ impl Admin {
     /// `+message.type` with a value, `-message.type` without.
     ///
     /// # Errors
-    /// What the first broker that refuses says.
+    /// [`ClientError::IllegalName`] at once, or what the first broker that refuses says.
     pub async fn save_topic(&self, topic: &TopicConfig) -> Result<(), ClientError> {
+        legal::topic(&topic.topic_name)?;
         let sign = |(name, value): (&Text, &Text)| match name.starts_with('-') {
             true => name.to_string(),
             false => format!("{name}={value}"),
@@ -316,8 +344,9 @@ impl Admin {
     /// Makes a group on every master, or changes it there (`mqadmin updateSubGroup`).
     ///
     /// # Errors
-    /// What the first broker that refuses says.
+    /// [`ClientError::IllegalName`] at once, or what the first broker that refuses says.
     pub async fn save_group(&self, group: &SubscriptionGroupConfig) -> Result<(), ClientError> {
+        legal::group(&group.group_name)?;
         let body = Bytes::from(to_standard(group));
         for address in self.masters().await? {
             self.ask::<UpdateAndCreateSubscriptiongroup>(&address, &NoHeader, body.clone()).await?;

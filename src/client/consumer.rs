@@ -35,13 +35,14 @@ use troupemq_codec::heartbeat_data::{
 };
 use troupemq_codec::message::properties::RETRY_TOPIC;
 use troupemq_codec::request::DirectResult;
+use troupemq_codec::topic::RETRY_PREFIX;
 
 use super::error::ClientError;
 use super::hub::Membership;
 use super::message::Received;
 use super::pull::ExpressionType;
 use super::trace::collector::Tracer;
-use super::{Client, epoch_ms};
+use super::{Client, epoch_ms, legal};
 use lane::{Lane, Note};
 use member::Member;
 use offset_file::OffsetFile;
@@ -63,8 +64,6 @@ const ASKED_MAX: usize = 16;
 const WAITING_MAX: usize = 256;
 /// Events that wait for the member's task.
 const EVENTS_MAX: usize = 4096;
-/// Prefix of the topic in which a group's messages come again.
-pub(super) const RETRY_PREFIX: &str = "%RETRY%";
 
 /// Settings of a consumer.
 #[derive(Debug, Clone)]
@@ -200,7 +199,7 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Where a broadcasting consumer keeps how far it has come; no two consumers may share a file. Its form is that of
+    /// Where a consumer with [`ConsumerBuilder::broadcast`] keeps how far it has come; no two may share a file. Its form is that of
     /// Java's `offsets.json`.
     pub fn offset_file(mut self, path: impl Into<PathBuf>) -> ConsumerBuilder {
         self.settings.offset_file = Some(path.into());
@@ -265,17 +264,12 @@ impl ConsumerBuilder {
     /// Joins the group and receives. A topic that does not exist yet is waited for.
     ///
     /// # Errors
-    /// [`ClientError::Setting`] without group or subscription, or if this client is a member already;
+    /// [`ClientError::IllegalName`] for a group or topic that cannot be called so, [`ClientError::Setting`] without a
+    /// subscription, for settings that contradict each other, or if this client is a member already;
     /// [`ClientError::ShutDown`] after the end of the client.
     pub async fn stream(mut self) -> Result<Deliveries, ClientError> {
-        self.client.hub.still_open()?;
-        let missing = |setting| ClientError::Setting { setting, why: "there is none".to_owned() };
-        if self.settings.group.is_empty() {
-            return Err(missing("group"));
-        }
-        if self.settings.subscriptions.is_empty() {
-            return Err(missing("subscription"));
-        }
+        self.client.begin_here()?;
+        self.settings.check()?;
         if !self.settings.broadcast {
             let retry_topic = format!("{RETRY_PREFIX}{}", self.settings.group);
             self.settings.subscriptions.push(Subscription::new(&retry_topic, TagFilter::ALL));
@@ -307,6 +301,21 @@ impl ConsumerBuilder {
 }
 
 impl Settings {
+    /// Refuses what could only be waited for without end, or would count for nothing.
+    fn check(&self) -> Result<(), ClientError> {
+        legal::group(&self.group)?;
+        self.subscriptions.iter().try_for_each(|subscription| legal::topic(&subscription.topic))?;
+        let wrong = |setting, why: &str| Err(ClientError::Setting { setting, why: why.to_owned() });
+        match &self.offset_file {
+            _ if self.subscriptions.is_empty() => wrong("subscription", "there is none"),
+            Some(_) if !self.broadcast => wrong(
+                "offset_file",
+                "only a broadcasting consumer has one, brokers keep what others have done",
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a queue is read only under a lease: of a broadcast every member reads all.
     fn leases(&self) -> bool {
         self.in_order && !self.broadcast

@@ -92,6 +92,12 @@ pub enum ClientError {
         /// What the name servers said.
         why: String,
     },
+    /// The name servers know no broker that could do it.
+    #[error("no master has registered with the name servers {name_servers}")]
+    NoBroker {
+        /// The name servers, with `;` between.
+        name_servers: String,
+    },
     /// The topic has no queue that fits.
     #[error("topic {topic} has no {wanted} queue")]
     NoQueue {
@@ -115,6 +121,16 @@ pub enum ClientError {
     IllegalMessage {
         /// The topic.
         topic: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No topic or group can be called so.
+    #[error("{what} {name:?} is illegal: {why}")]
+    IllegalName {
+        /// What should be called so.
+        what: &'static str,
+        /// The name.
+        name: String,
         /// What is wrong with it.
         why: String,
     },

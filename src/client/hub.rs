@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::runtime;
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, ProducerData};
@@ -25,17 +26,15 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, NoHeader, Request, ResponseCode, Text};
 
 use super::ClientBuilder;
+use super::connection::Dialling;
 use super::consumer::asked::{self, Asked};
 use super::error::ClientError;
 use super::identity::Identity;
 use super::link::{Link, ServerCall};
 use super::name_servers::{List, NameServers};
-use super::names::Names;
-use super::near::Near;
-use super::peers::{Dialling, Peers};
+use super::peers::Peers;
 use super::request_reply::Requesters;
 use super::routes::{Route, Routes};
-use super::tls::Security;
 use super::trace::collector::Collector;
 use super::transaction::{Checker, answer_check};
 
@@ -89,13 +88,41 @@ pub(crate) struct Membership {
     pub(crate) asked: mpsc::Sender<Asked>,
 }
 
-/// The client's own task; it ends when this is dropped.
+/// The client's own task, on each runtime that has begun something with the client: one works, the others stand by
+/// until that one's runtime has ended. They end when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Keeper(AbortHandle);
+pub(crate) struct Keeper {
+    tasks: DashMap<runtime::Id, AbortHandle>,
+    work: Arc<Mutex<Work>>,
+}
+
+/// What the client's own task does.
+#[derive(Debug)]
+struct Work {
+    /// What brokers ask.
+    inbox: mpsc::Receiver<ServerCall>,
+    /// Topics whose route is old.
+    stale: mpsc::Receiver<Text>,
+    /// How often the list of name servers is read, if there is one.
+    reading: Option<Duration>,
+}
+
+impl Keeper {
+    /// Has the present runtime stand by.
+    pub(crate) fn stand_by(&self, hub: &Arc<Hub>) {
+        let present = runtime::Handle::current();
+        if self.tasks.contains_key(&present.id()) {
+            return;
+        }
+        self.tasks.retain(|_, task| !task.is_finished());
+        let task = present.spawn(keep(Arc::downgrade(hub), self.work.clone()));
+        self.tasks.insert(present.id(), task.abort_handle());
+    }
+}
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.0.abort();
+        self.tasks.iter().for_each(|task| task.abort());
     }
 }
 
@@ -104,17 +131,11 @@ impl Hub {
     pub(crate) fn start(
         builder: ClientBuilder,
         list: Option<List>,
-        (near, security): (Option<Arc<dyn Near>>, Option<Security>),
+        dialling: Dialling,
         peer: Option<SocketAddr>,
     ) -> (Arc<Hub>, Keeper) {
         let (calls, inbox) = mpsc::channel(CALLS_MAX);
-        let dialling = Dialling {
-            within: builder.connect_timeout,
-            names: Names::default(),
-            near: near.clone(),
-            credentials: builder.credentials.map(Arc::new),
-            security,
-        };
+        let near = dialling.near.clone();
         let name_servers = NameServers::new(builder.name_servers, list);
         let reading = name_servers.are_listed().then_some(builder.name_server_list_every);
         let (routes, stale) = Routes::new(name_servers, near, builder.request_timeout);
@@ -131,8 +152,10 @@ impl Hub {
             closing: watch::Sender::new(false),
             members: watch::Sender::new(0),
         });
-        let task = tokio::spawn(keep(Arc::downgrade(&hub), (inbox, stale), reading));
-        (hub, Keeper(task.abort_handle()))
+        let work = Arc::new(Mutex::new(Work { inbox, stale, reading }));
+        let keeper = Keeper { tasks: DashMap::new(), work };
+        keeper.stand_by(&hub);
+        (hub, keeper)
     }
 
     /// The route of a topic.
@@ -156,8 +179,7 @@ impl Hub {
             .filter_map(|broker| broker.broker_addrs.get(&0).cloned())
             .collect();
         if masters.is_empty() {
-            let why = "the name servers know no broker".to_owned();
-            return Err(ClientError::NoRoute { topic: "*".to_owned(), why });
+            return Err(ClientError::NoBroker { name_servers: self.routes.name_servers().join(";") });
         }
         Ok(masters)
     }
@@ -393,13 +415,12 @@ pub(crate) async fn asked_to_end(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// The client's own task: heart-beats, routes that are old, the requests of brokers, and every `reading` the list of
-/// name servers. It waits for no server itself.
-async fn keep(
-    hub: Weak<Hub>,
-    (mut inbox, mut stale): (mpsc::Receiver<ServerCall>, mpsc::Receiver<Text>),
-    reading: Option<Duration>,
-) {
+/// The client's own task: heart-beats, routes that are old, the requests of brokers, and now and then the list of name
+/// servers. It waits for no server itself.
+async fn keep(hub: Weak<Hub>, work: Arc<Mutex<Work>>) {
+    // Who has it keeps it until his runtime ends.
+    let mut work = work.lock().await;
+    let Work { inbox, stale, reading } = &mut *work;
     let Some(dialled) = hub.upgrade().map(|hub| hub.peers.dialled()) else { return };
     // What brokers ask is done beside each other: a listener may take its time. It ends with the client.
     let mut calls = JoinSet::new();
@@ -407,7 +428,7 @@ async fn keep(
     let mut ticks = interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     if let Some(every) = reading {
-        calls.spawn(read_list(hub.clone(), every));
+        calls.spawn(read_list(hub.clone(), *every));
     }
     loop {
         tokio::select! {

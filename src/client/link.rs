@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - one task owns the socket and the table of pending requests; it ends when the socket or the last handle does
-//!   (a broker in this process needs no task: it takes the requests itself);
+//!   (a broker in this process takes the requests itself, the task only gives its answers out);
 //! - every caller gets an answer or an error: what is pending when the task ends fails with `Disconnected`;
 //! - when too much waits to be written no further request is taken: callers wait, each with a limit;
 //! - a connection on which requests stay without an answer, and nothing else is heard, ends: the next one may lead to
@@ -12,28 +12,25 @@
 
 mod wire;
 
-use std::fmt;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use troupemq_codec::order::{Outgoing, SendOrder};
 use troupemq_codec::request::{SendBatchMessage, SendMessageV2, SendMessageV2Header, SendReplyMessageV2};
 use troupemq_codec::sent::Stored;
-use troupemq_codec::signature::{ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, sign};
 use troupemq_codec::{CodecError, Command, Order, Request, ResponseCode, Sent, Text};
 
+use super::connection::{Dialling, Stream};
+use super::credentials::Credentials;
 use super::error::ClientError;
 use super::near::{Near, give_out};
-use super::peers::{Dialling, connect_timed_out};
 use super::trace::REGION;
 use wire::Wire;
 
@@ -77,32 +74,6 @@ pub(crate) type SendWaiter = oneshot::Sender<Result<Sent, CodecError>>;
 /// Something to write, and who waits for the answer to it.
 pub(crate) type LinkOrder = Outgoing<oneshot::Sender<Command>, SendWaiter>;
 
-/// Who signs requests.
-#[derive(Clone)]
-pub(crate) struct Credentials {
-    pub(crate) user: Text,
-    pub(crate) secret: Text,
-    pub(crate) token: Option<Text>,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credentials of {}", self.user)
-    }
-}
-
-impl Credentials {
-    /// Adds who asks, and the signature over everything.
-    pub(crate) fn sign(&self, command: &mut Command) {
-        command.fields.set(ACCESS_KEY, self.user.clone());
-        if let Some(token) = &self.token {
-            command.fields.set(SECURITY_TOKEN, token.clone());
-        }
-        let signature = sign(&command.fields, &command.body, &self.secret);
-        command.fields.set(SIGNATURE, signature);
-    }
-}
-
 /// A handle to a connection; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
@@ -114,6 +85,8 @@ pub(crate) struct Link {
     ending: Arc<OnceLock<String>>,
     /// Callers that gave up since the server last said something.
     unanswered: Arc<AtomicUsize>,
+    /// What takes answers off the connection; it ends with its runtime.
+    task: AbortHandle,
 }
 
 impl Link {
@@ -124,20 +97,10 @@ impl Link {
         within: Duration,
         calls: mpsc::Sender<ServerCall>,
     ) -> Result<Link, ClientError> {
-        let failed = |cause| ClientError::Connect { address: address.to_owned(), cause };
-        let connected = async {
-            let addresses = dialling.names.addresses(address).await.map_err(failed)?;
-            let stream = reach(&addresses, within).await.map_err(failed)?;
-            stream.set_nodelay(true).map_err(failed)?;
-            match &dialling.security {
-                None => Ok(Link::begin(address, stream.into_split(), calls, false)),
-                Some(security) => {
-                    let stream = security.over(address, stream).await?;
-                    Ok(Link::begin(address, tokio::io::split(stream), calls, true))
-                }
-            }
-        };
-        timeout(within, connected).await.unwrap_or_else(|_| Err(connect_timed_out(address, within)))
+        Ok(match dialling.connect(address, within).await? {
+            Stream::Plain(stream) => Link::begin(address, stream.into_split(), calls, false),
+            Stream::Secret(stream) => Link::begin(address, tokio::io::split(*stream), calls, true),
+        })
     }
 
     /// Starts the task of a connection that was just made.
@@ -149,16 +112,10 @@ impl Link {
     ) -> Link {
         let (orders, queue) = mpsc::channel(QUEUED_MAX);
         let wire = Wire::new(address, is_secret, (queue, orders.downgrade()), calls);
-        let link = Link {
-            address: wire.address.clone(),
-            orders,
-            next_opaque: wire.next_opaque.clone(),
-            credentials: None,
-            ending: wire.ending.clone(),
-            unanswered: wire.unanswered.clone(),
-        };
-        tokio::spawn(wire.run(reader, writer));
-        link
+        let (address, next_opaque) = (wire.address.clone(), wire.next_opaque.clone());
+        let (ending, unanswered) = (wire.ending.clone(), wire.unanswered.clone());
+        let task = tokio::spawn(wire.run(reader, writer)).abort_handle();
+        Link { address, orders, next_opaque, credentials: None, ending, unanswered, task }
     }
 
     /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
@@ -180,8 +137,9 @@ impl Link {
         };
         let (answered, given_out) = mpsc::channel(ANSWERED_MAX);
         near.open(queue, Box::new(on_call), answered)?;
-        tokio::spawn(give_out(given_out));
+        let task = tokio::spawn(give_out(given_out)).abort_handle();
         Ok(Link {
+            task,
             address: server,
             orders,
             next_opaque: Arc::new(AtomicI32::new(1)),
@@ -203,7 +161,7 @@ impl Link {
 
     /// Whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        self.orders.is_closed()
+        self.orders.is_closed() || self.task.is_finished()
     }
 
     /// Sends a request and waits for its answer, whatever its code is.
@@ -384,20 +342,6 @@ impl Link {
         let command = if waiter.is_none() { command.oneway() } else { command };
         Outgoing::Frame(Order::new(&command, waiter))
     }
-}
-
-/// Connects to the first address that can be reached; each has its share of the time.
-async fn reach(addresses: &[SocketAddr], within: Duration) -> io::Result<TcpStream> {
-    let share = within / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
-    for address in addresses {
-        match timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {share:?}")),
-        }
-    }
-    Err(last)
 }
 
 #[cfg(test)]

@@ -13,10 +13,8 @@ use troupemq_codec::message::properties::{self as names, is_storable};
 use troupemq_codec::message::{Message as StoredMessage, Properties};
 
 use super::error::ClientError;
+use super::legal;
 use super::queue::Queue;
-
-/// Longest topic name.
-const TOPIC_MAX_BYTES: usize = 127;
 
 /// A message to be sent.
 ///
@@ -119,23 +117,26 @@ impl Message {
 
     /// Refuses what no broker would take.
     pub(crate) fn check(&self) -> Result<(), ClientError> {
-        let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-%|".contains(byte);
-        let why = if self.topic.is_empty() {
-            "the topic has no name".to_owned()
-        } else if self.topic.len() > TOPIC_MAX_BYTES {
-            format!("the topic's name is longer than {TOPIC_MAX_BYTES} characters")
-        } else if !self.topic.as_bytes().iter().all(is_allowed) {
-            let is_bad = |char: &char| !u8::try_from(*char).is_ok_and(|byte| is_allowed(&byte));
-            let bad = self.topic.chars().find(is_bad).unwrap_or_default();
-            format!("{bad:?} is not allowed in the name of a topic")
-        } else if self.body.is_empty() {
-            "the body is empty".to_owned()
-        } else if let Some(bad) = &self.bad_property {
-            bad.clone()
-        } else {
-            return Ok(());
-        };
-        Err(ClientError::IllegalMessage { topic: self.topic.to_string(), why })
+        self.check_topic()?;
+        self.check_content()
+    }
+
+    /// Refuses a topic that there cannot be.
+    pub(crate) fn check_topic(&self) -> Result<(), ClientError> {
+        legal::check_topic(&self.topic).map_err(|why| self.illegal(format!("the topic: {why}")))
+    }
+
+    /// Refuses a body or properties that no broker would take.
+    pub(crate) fn check_content(&self) -> Result<(), ClientError> {
+        match &self.bad_property {
+            _ if self.body.is_empty() => Err(self.illegal("the body is empty".to_owned())),
+            Some(bad) => Err(self.illegal(bad.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn illegal(&self, why: String) -> ClientError {
+        ClientError::IllegalMessage { topic: self.topic.to_string(), why }
     }
 }
 

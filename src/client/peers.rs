@@ -1,42 +1,27 @@
 //! The servers a client talks to: one connection to each address, made when first needed and again when lost.
 //!
+//! A connection is carried by the runtime in which it was made. Who asks from another runtime gets one of that: nobody
+//! waits for a runtime that is not driven.
+//!
 //! Invariants:
 //! - at most one connection is dialled to an address at a time; who comes meanwhile waits for it;
-//! - an address that could not be reached is not dialled again before its pause is over, see `backoff`;
-//! - a host's name is resolved anew each time it is dialled.
+//! - an address that could not be reached is not dialled again before its pause is over, see `backoff`.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use dashmap::DashMap;
+use tokio::runtime;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 use troupemq_codec::Command;
 
 use super::backoff::Backoff;
+use super::connection::{Connection, Dialling, timed_out};
 use super::error::ClientError;
-use super::link::{Credentials, Link, ServerCall};
-use super::names::Names;
-use super::near::Near;
-use super::tls::Security;
-
-/// How connections are made.
-#[derive(Debug)]
-pub(crate) struct Dialling {
-    /// How long one may take.
-    pub(crate) within: Duration,
-    /// Who knows the addresses of hosts.
-    pub(crate) names: Names,
-    /// The broker of this process, if it is the one.
-    pub(crate) near: Option<Arc<dyn Near>>,
-    /// Who signs requests.
-    pub(crate) credentials: Option<Arc<Credentials>>,
-    /// TLS, if it is wanted.
-    pub(crate) security: Option<Security>,
-}
+use super::link::{Link, ServerCall};
 
 /// All connections of a client.
 #[derive(Debug)]
@@ -48,10 +33,14 @@ pub(crate) struct Peers {
     is_closed: AtomicBool,
 }
 
+/// Which runtime carries a connection.
+type Carrier = Option<runtime::Id>;
+
 /// One address.
 #[derive(Debug)]
 struct Slot {
-    link: ArcSwapOption<Link>,
+    /// The connection of each runtime that has asked; only who dials changes them.
+    links: ArcSwap<Vec<(Carrier, Arc<Link>)>>,
     failed: ArcSwapOption<Backoff>,
     dialing: Semaphore,
 }
@@ -83,7 +72,7 @@ impl Peers {
         let limit = within.min(self.dialling.within);
         match timeout(within, self.dial(address, limit)).await {
             Ok(dialled) => dialled,
-            Err(_) => Err(connect_timed_out(address, within)),
+            Err(_) => Err(timed_out(address, within)),
         }
     }
 
@@ -120,7 +109,7 @@ impl Peers {
         match &dialled {
             Ok(link) => {
                 slot.failed.store(None);
-                slot.link.store(Some(link.clone()));
+                slot.keep(link.clone());
                 self.dialled.notify_one();
             }
             // That somebody was in a hurry says little about the server.
@@ -131,6 +120,12 @@ impl Peers {
             }
         }
         dialled
+    }
+
+    /// A connection of its own to an address.
+    pub(crate) async fn connection(&self, address: &str) -> Result<Box<dyn Connection>, ClientError> {
+        self.still_open()?;
+        Ok(self.dialling.connect(address, self.dialling.within).await?.boxed())
     }
 
     /// Signs a request that is no call.
@@ -153,7 +148,7 @@ impl Peers {
     /// Makes no connection any more, and ends those there are once what waits for them is done.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        self.slots.iter().for_each(|slot| slot.link.store(None));
+        self.slots.iter().for_each(|slot| slot.links.store(Arc::default()));
     }
 
     /// Told after each new connection.
@@ -166,28 +161,38 @@ impl Peers {
             return slot.clone();
         }
         let made = || {
-            let (link, failed) = (ArcSwapOption::empty(), ArcSwapOption::empty());
-            Arc::new(Slot { link, failed, dialing: Semaphore::new(1) })
+            let (links, failed) = (ArcSwap::default(), ArcSwapOption::empty());
+            Arc::new(Slot { links, failed, dialing: Semaphore::new(1) })
         };
         self.slots.entry(address.into()).or_insert_with(made).clone()
     }
 }
 
-/// What is said when a connection took longer than somebody could wait.
-pub(crate) fn connect_timed_out(address: &str, within: Duration) -> ClientError {
-    let cause = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {within:?}"));
-    ClientError::Connect { address: address.to_owned(), cause }
-}
-
 impl Slot {
     /// Whether there is a connection, or somebody makes one.
     fn is_busy(&self) -> bool {
-        self.open_link().is_some() || self.dialing.available_permits() == 0
+        let has_one = self.links.load().iter().any(|(_, link)| !link.is_closed());
+        has_one || self.dialing.available_permits() == 0
     }
 
+    /// The connection of the present runtime.
     fn open_link(&self) -> Option<Arc<Link>> {
-        self.link.load_full().filter(|link| !link.is_closed())
+        let (links, carrier) = (self.links.load(), carrier());
+        let found = links.iter().find(|(of, link)| *of == carrier && !link.is_closed());
+        found.map(|(_, link)| link.clone())
     }
+
+    /// Keeps a connection that the present runtime carries, and those that others do.
+    fn keep(&self, link: Arc<Link>) {
+        let links = self.links.load();
+        let open = links.iter().filter(|(_, link)| !link.is_closed()).cloned();
+        self.links.store(Arc::new(open.chain([(carrier(), link)]).collect()));
+    }
+}
+
+/// The present runtime.
+fn carrier() -> Carrier {
+    runtime::Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 #[cfg(test)]
@@ -197,6 +202,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::client::names::Names;
 
     const LIMIT: Duration = Duration::from_secs(30);
 

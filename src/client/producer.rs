@@ -32,7 +32,7 @@ use super::routes::{Route, TEMPLATE_QUEUES_MAX};
 use super::trace::collector::Tracer;
 use super::trace::{Subject, Trace, What};
 use super::transaction::{Checker, Decision};
-use super::{Client, epoch_ms};
+use super::{Client, epoch_ms, legal};
 use ready::{Ready, receipt};
 use retry::{is_about_broker, may_retry};
 
@@ -52,7 +52,8 @@ pub struct ProducerBuilder {
     group: Text,
     send_timeout: Duration,
     retries: usize,
-    compression: Option<Compress>,
+    compress: Compress,
+    compresses: bool,
     checker: Option<Checker>,
     traces: bool,
 }
@@ -133,7 +134,8 @@ impl ProducerBuilder {
             group: group.into(),
             send_timeout: Duration::from_secs(3),
             retries: RETRIES,
-            compression: Some(Compress::default()),
+            compress: Compress::default(),
+            compresses: true,
             checker: None,
             traces: false,
         }
@@ -142,19 +144,19 @@ impl ProducerBuilder {
     /// How bodies of 4 KiB and more are compressed, and how hard, from 1 to 9. Default: zlib, 5. RocketMQ:
     /// `compressType`, `compressLevel`.
     pub fn compression(mut self, by: Compression, level: i32) -> ProducerBuilder {
-        self.compression = Some(Compress { by, level, ..self.compression.unwrap_or_default() });
+        (self.compress.by, self.compress.level) = (by, level);
         self
     }
 
     /// Compresses bodies from this size on, in bytes. Default: 4 KiB. RocketMQ: `compressMsgBodyOverHowmuch`.
     pub fn compress_from(mut self, bytes: usize) -> ProducerBuilder {
-        self.compression = Some(Compress { from_bytes: bytes, ..self.compression.unwrap_or_default() });
+        self.compress.from_bytes = bytes;
         self
     }
 
-    /// Sends bodies as they are.
+    /// Sends bodies as they are, whatever is said of how they would be compressed.
     pub fn no_compression(mut self) -> ProducerBuilder {
-        self.compression = None;
+        self.compresses = false;
         self
     }
 
@@ -192,8 +194,10 @@ impl ProducerBuilder {
     /// so that they can ask what became of transactions that an earlier run of the program has begun.
     ///
     /// # Errors
-    /// [`ClientError::Setting`] for a group without a name, [`ClientError::ShutDown`] after the end of the client.
+    /// [`ClientError::IllegalName`] for a group that cannot be called so, [`ClientError::ShutDown`] after the end of
+    /// the client.
     pub async fn start(self) -> Result<Producer, ClientError> {
+        legal::group(&self.group)?;
         let is_asked = self.checker.is_some();
         let producer = self.begin()?;
         let hub = &producer.state.client.hub;
@@ -206,11 +210,10 @@ impl ProducerBuilder {
 
     /// Makes the producer; brokers hear of it with the next heart-beat.
     pub(super) fn begin(self) -> Result<Producer, ClientError> {
-        self.client.hub.still_open()?;
-        if self.group.is_empty() {
-            return Err(ClientError::Setting { setting: "group", why: "it has no name".to_owned() });
-        }
-        let ProducerBuilder { client, group, send_timeout, retries, compression, checker, traces } = self;
+        self.client.begin_here()?;
+        let ProducerBuilder { client, group, send_timeout, retries, compress, compresses, checker, traces } =
+            self;
+        let compression = compresses.then_some(compress);
         let tracer = traces.then(|| Tracer::start(&client, &group, "PRODUCE-1")).transpose()?;
         let checker = checker.map(|checker| Checker { tracer: tracer.clone(), ..checker });
         client.hub.add_producer(&group, checker);

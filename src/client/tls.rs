@@ -38,22 +38,14 @@ use super::error::ClientError;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
-    trust: Trust,
+    ca_file: Option<PathBuf>,
+    is_insecure: bool,
     identity: Option<(PathBuf, PathBuf)>,
     server_name: Option<String>,
 }
 
-/// Whose signature makes a server's certificate good.
-#[derive(Debug, Clone, Default)]
-enum Trust {
-    /// Who the operating system trusts.
-    #[default]
-    System,
-    /// Who stands in a file.
-    File(PathBuf),
-    /// Nobody is asked for.
-    Anybody,
-}
+/// A connection that nobody on the way can read.
+pub(crate) type Secret = TlsStream<TcpStream>;
 
 /// What every handshake of a client needs.
 #[derive(Debug)]
@@ -68,9 +60,9 @@ impl Tls {
         Tls::default()
     }
 
-    /// Trusts the authorities in a PEM file, and nobody else.
+    /// Trusts the authorities in a PEM file, and nobody else; it cannot stand beside [`Tls::insecure`].
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Tls {
-        self.trust = Trust::File(path.into());
+        self.ca_file = Some(path.into());
         self
     }
 
@@ -90,7 +82,7 @@ impl Tls {
     /// Takes any certificate. What is sent is encrypted, but nobody knows for whom: for RocketMQ's test mode
     /// (`tls.test.mode.enable`), in which a server makes its own certificate.
     pub fn insecure(mut self) -> Tls {
-        self.trust = Trust::Anybody;
+        self.is_insecure = true;
         self
     }
 
@@ -98,10 +90,11 @@ impl Tls {
     pub(crate) fn prepare(self) -> Result<Security, ClientError> {
         let wrong = |why: String| ClientError::Setting { setting: "tls", why };
         let provider = Arc::new(ring::default_provider());
-        let verifier: Arc<dyn ServerCertVerifier> = match &self.trust {
-            Trust::Anybody => Arc::new(Anybody(provider.clone())),
-            trust => {
-                let roots = Arc::new(trusted(trust)?);
+        let verifier: Arc<dyn ServerCertVerifier> = match (self.is_insecure, &self.ca_file) {
+            (true, Some(_)) => return Err(wrong("ca_file and insecure contradict each other".to_owned())),
+            (true, None) => Arc::new(Anybody(provider.clone())),
+            (false, ca_file) => {
+                let roots = Arc::new(trusted(ca_file.as_deref())?);
                 let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
                 built.map_err(|error| wrong(error.to_string()))?
             }
@@ -126,11 +119,7 @@ impl Tls {
 
 impl Security {
     /// Makes a connection secret.
-    pub(crate) async fn over(
-        &self,
-        address: &str,
-        stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, ClientError> {
+    pub(crate) async fn over(&self, address: &str, stream: TcpStream) -> Result<Secret, ClientError> {
         let failed = |why| ClientError::Tls { address: address.to_owned(), why };
         let name = match &self.server_name {
             Some(name) => name.clone(),
@@ -167,10 +156,11 @@ fn reason(cause: &io::Error) -> String {
     }
 }
 
-fn trusted(trust: &Trust) -> Result<RootCertStore, ClientError> {
+/// Whose signature makes a server's certificate good: who stands in a file, else who the operating system trusts.
+fn trusted(ca_file: Option<&Path>) -> Result<RootCertStore, ClientError> {
     let wrong = |why: String| ClientError::Setting { setting: "tls.ca_file", why };
     let mut roots = RootCertStore::empty();
-    if let Trust::File(path) = trust {
+    if let Some(path) = ca_file {
         for certificate in certificates(path)? {
             let unfit = |error: Error| wrong(format!("{}: {error}", path.display()));
             roots.add(certificate).map_err(unfit)?;
@@ -259,6 +249,10 @@ mod tests {
         std::fs::write(&missing, "no certificate\n").unwrap();
         let error = Tls::new().ca_file(&missing).prepare().unwrap_err().to_string();
         assert!(error.contains("ca.pem: there are none"), "{error}");
+        for both in [Tls::new().ca_file(&missing).insecure(), Tls::new().insecure().ca_file(&missing)] {
+            let error = both.prepare().unwrap_err().to_string();
+            assert_eq!(error, "tls: ca_file and insecure contradict each other");
+        }
         let key = Tls::new().insecure().client_certificate(&missing, &missing).prepare().unwrap_err();
         assert!(key.to_string().contains("certificates in"), "{key}");
         let name = Tls::new().insecure().server_name("no name!").prepare().unwrap_err();

@@ -15,10 +15,12 @@ use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::request::{
     ConsumeDirectlyResult, ConsumeMessageDirectly, ConsumeMessageDirectlyHeader, ConsumerRunningInfo,
     ConsumerStatus, DirectResult, GetConsumerRunningInfo, GetConsumerRunningInfoHeader,
-    InvokeBrokerToGetConsumerStatus, InvokeBrokerToGetConsumerStatusHeader,
+    InvokeBrokerToGetConsumerStatus, InvokeBrokerToGetConsumerStatusHeader, UpdateConsumerOffset,
 };
+use troupemq_codec::{Command, Request};
 
 use crate::daemon::LIMIT;
+use crate::proxy::{Behind, Verdict};
 
 async fn start() -> (Broker, Client) {
     start_with(|_| ()).await
@@ -152,6 +154,43 @@ async fn a_reset_moves_a_running_consumer() {
     listener.shutdown().await;
     assert_eq!(broker.client().committed("g", queue).await.unwrap(), Some(3));
     broker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_waits_for_no_commit_and_none_overtakes_another() {
+    let (tell_lost, mut lost) = mpsc::unbounded_channel();
+    let silent_about_commits = move |command: &Command| match command.code == UpdateConsumerOffset::CODE {
+        true => tell_lost.send(()).map_or(Verdict::Pass, |()| Verdict::Lose),
+        false => Verdict::Pass,
+    };
+    let behind = Behind::start_with(silent_about_commits, |builder| {
+        let by_clients =
+            |settings: &mut troupemq::BrokerConfig| settings.use_server_side_reset_offset = false;
+        builder.listen_as_name_server(([127, 0, 0, 1], 0)).settings(by_clients)
+    });
+    let behind = behind.await;
+    // Longer than anything else here: whoever waits for the answer to the commit waits too long.
+    let builder = Client::builder().name_servers(&behind.names()).request_timeout(4 * LIMIT);
+    let client = builder.connect().await.expect("the name server listens");
+    client.create_topic("t", 1).await.expect("the broker serves");
+    let near = behind.broker.client();
+    let producer = near.producer("p").start().await.expect("the broker serves");
+    producer.send(Message::new("t", "x")).await.expect("the broker serves");
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let listening = client.consumer("g").subscribe("t", "*").from_first().listen(move |message| {
+        let told = tell.send(text(&message));
+        async move { told.map_or(Outcome::Again, |()| Outcome::Done) }
+    });
+    let listener = listening.await.expect("the consumer starts");
+    assert_eq!(next(&mut seen).await, "x");
+    next(&mut lost).await;
+    let queue = &near.queues("t").await.expect("the broker serves")[0];
+    near.commit("g", queue, 1).await.expect("the broker serves");
+    near.admin().reset_offsets("g", "t", ResetTo::Earliest).await.expect("the broker asks the member");
+    assert_eq!(next(&mut seen).await, "x", "though a commit of what was before has no answer yet");
+    timeout(LIMIT, listener.shutdown()).await.expect("it gives up waiting for the broker");
+    assert!(lost.try_recv().is_err(), "no commit is sent while another of its queue is under way");
+    behind.broker.shutdown().await.expect("a clean end");
 }
 
 #[tokio::test]

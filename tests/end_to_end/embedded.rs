@@ -8,7 +8,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use troupemq::embedded::cast::{AllTopics, QueueReading, TellQueue, TellRates};
-use troupemq::{Broker, Client, ClientError, Deliveries, FlushMode, Message, Producer};
+use troupemq::{
+    Broker, Client, ClientError, Compression, Deliveries, FlushMode, Message, Producer, PullRequest,
+};
+use troupemq_codec::message::sys_flag;
 
 use crate::daemon::{LIMIT, until};
 
@@ -73,6 +76,58 @@ fn a_connection_outlives_the_runtime_that_opened_it() {
     drop(opens);
     comes_later.block_on(send_many(producer));
     stays.block_on(broker.shutdown()).expect("a clean end");
+}
+
+#[tokio::test]
+async fn what_is_set_of_a_store_holds_in_whichever_order_it_is_said() {
+    let small = |store: &mut troupemq::StoreConfig| store.log_segment_bytes = 4 << 20;
+    for builder in [
+        Broker::builder().store_settings(small).temporary(),
+        Broker::builder().temporary().store_settings(small),
+    ] {
+        let broker = builder.start().await.expect("the broker starts");
+        let producer = broker.producer("p").start().await.expect("the broker serves");
+        producer.send(Message::new("t", "x")).await.expect("the broker serves");
+        let segment = broker.store_dir().join("commitlog").join("00000000000000000000");
+        assert_eq!(std::fs::metadata(segment).expect("it is there").len(), 4 << 20);
+        broker.shutdown().await.expect("a clean end");
+    }
+}
+
+#[tokio::test]
+async fn what_a_consumer_or_producer_could_not_keep_is_refused_at_once() {
+    let broker = start().await;
+    let consumer = || broker.consumer("g").subscribe("t", "*");
+    for contradiction in [consumer().offset_file("offsets"), consumer().in_order().offset_file("offsets")] {
+        let error = contradiction.stream().await.expect_err("brokers keep the progress").to_string();
+        assert!(error.starts_with("offset_file: only a broadcasting consumer has one"), "{error}");
+    }
+    let error = broker.consumer("g").subscribe("*", "*").stream().await.expect_err("no topic");
+    assert!(error.to_string().starts_with("topic \"*\" is illegal: '*' is not allowed"), "{error}");
+    let long = "g".repeat(256);
+    let error = broker.consumer(&long).subscribe("t", "*").stream().await.expect_err("no group");
+    assert!(error.to_string().ends_with("it has 256 characters, at most 255 are allowed"), "{error}");
+    let error = broker.producer("a group").start().await.expect_err("no group");
+    assert!(error.to_string().starts_with("group \"a group\" is illegal: ' ' is not allowed"), "{error}");
+    broker.shutdown().await.expect("a clean end");
+}
+
+#[tokio::test]
+async fn bodies_are_sent_as_they_are_wherever_that_is_said() {
+    let broker = start().await;
+    let body = vec![b'x'; 10_000];
+    let plain = [
+        broker.producer("p").no_compression().compress_from(1).compression(Compression::Zlib, 9),
+        broker.producer("p").compression(Compression::Zlib, 9).compress_from(1).no_compression(),
+    ];
+    for producer in plain {
+        let producer = producer.start().await.expect("the broker serves");
+        let sent = producer.send(Message::new("t", body.clone())).await.expect("the broker serves");
+        let wanted = PullRequest::from("g", sent.queue_offset);
+        let pulled = broker.client().pull(&sent.queue, &wanted).await.expect("the broker serves");
+        assert_eq!(pulled.messages[0].sys_flag & sys_flag::COMPRESSED, 0);
+    }
+    broker.shutdown().await.expect("a clean end");
 }
 
 #[tokio::test(flavor = "current_thread")]

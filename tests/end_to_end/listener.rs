@@ -92,6 +92,47 @@ async fn a_broker_that_is_silent_about_what_it_is_to_take_back_holds_up_no_other
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_sent_back_because_a_listener_is_dropped() {
+    for in_order in [false, true] {
+        let (tell_returned, mut returned) = mpsc::unbounded_channel();
+        let behind = Behind::start(move |command| {
+            if command.code == ConsumerSendMsgBack::CODE {
+                tell_returned.send(()).expect("the test looks at it");
+            }
+            Verdict::Pass
+        });
+        let behind = behind.await;
+        let client = behind.client().await;
+        client.create_topic("t", 4).await.expect("the broker serves");
+        let producer = client.producer("p").start().await.expect("the broker serves");
+        for queue in client.writable_queues("t").await.expect("the broker serves") {
+            for body in ["first", "second"] {
+                producer.send_to(&queue, Message::new("t", body)).await.expect("the broker serves");
+            }
+        }
+        let (tell, mut seen) = mpsc::unbounded_channel();
+        let consumer = client.consumer("g").subscribe("t", "*").from_first().concurrency(4);
+        let consumer = if in_order { consumer.in_order() } else { consumer };
+        let listening = consumer.listen(move |message| {
+            let told = tell.send(text(&message));
+            async move {
+                told.expect("the test waits for it");
+                std::future::pending::<Outcome>().await
+            }
+        });
+        let listener = listening.await.expect("the consumer starts");
+        for _ in 0..4 {
+            next(&mut seen).await;
+        }
+        drop(listener);
+        // The member leaves with the client at the latest, and its questions are asked then.
+        timeout(LIMIT, client.shutdown()).await.expect("in time");
+        assert!(returned.try_recv().is_err(), "in order: {in_order}");
+        behind.broker.shutdown().await.expect("a clean end");
+    }
+}
+
 #[tokio::test]
 async fn in_order_a_message_that_fails_holds_up_those_behind_it() {
     let broker = start().await;

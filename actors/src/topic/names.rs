@@ -4,6 +4,7 @@
 //! - a name is also the name of a folder: the characters allowed can do no harm there;
 //! - refusals begin with Java's texts, clients match some of them.
 
+pub use troupemq_codec::topic::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
 use troupemq_codec::{ResponseCode, Text};
 
 use crate::net::Refusal;
@@ -12,10 +13,6 @@ use crate::net::Refusal;
 pub const NAME_MAX: usize = 127;
 /// Longest name of a topic that a broker makes for a group.
 pub const GROUP_TOPIC_NAME_MAX: usize = 255;
-/// Begins the name of every retry topic.
-pub const RETRY_PREFIX: &str = "%RETRY%";
-/// Begins the name of every topic of dead letters.
-pub const DEAD_LETTER_PREFIX: &str = "%DLQ%";
 /// Begins the names of the system's own topics.
 const SYSTEM_PREFIX: &str = "rmq_sys_";
 

@@ -14,6 +14,7 @@ use std::fmt;
 
 use crate::base64;
 use crate::error::CodecError;
+use crate::topic::RETRY_PREFIX;
 
 /// Pseudo revive queue of ordered pops: nothing is written to the revive topic for them.
 pub const ORDERED_REVIVE_QUEUE: i32 = 999;
@@ -54,14 +55,14 @@ impl RetryMark {
     pub fn stored_topic(self, group: &str, topic: &str) -> String {
         match self {
             RetryMark::Normal => topic.to_owned(),
-            RetryMark::RetryV1 => format!("%RETRY%{group}_{topic}"),
-            RetryMark::RetryV2 => format!("%RETRY%{group}+{topic}"),
+            RetryMark::RetryV1 => format!("{RETRY_PREFIX}{group}_{topic}"),
+            RetryMark::RetryV2 => format!("{RETRY_PREFIX}{group}+{topic}"),
         }
     }
 
     /// The mark of a message that is stored in `stored_topic`.
     pub fn of_stored_topic(stored_topic: &str, group: &str) -> RetryMark {
-        let Some(rest) = stored_topic.strip_prefix("%RETRY%") else { return RetryMark::Normal };
+        let Some(rest) = stored_topic.strip_prefix(RETRY_PREFIX) else { return RetryMark::Normal };
         match rest.strip_prefix(group).and_then(|rest| rest.bytes().next()) {
             Some(b'+') => RetryMark::RetryV2,
             Some(b'_') => RetryMark::RetryV1,

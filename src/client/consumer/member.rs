@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use troupemq_codec::topic::RETRY_PREFIX;
 
 use super::asked::Asked;
 use super::lane::Lane;
@@ -415,7 +416,7 @@ async fn start_of(
             if let Some(queue_offset) = client.committed(&settings.group, &queue).await? {
                 return Ok(Progress::resumed(queue_offset));
             }
-            if queue.topic.starts_with(super::RETRY_PREFIX) {
+            if queue.topic.starts_with(RETRY_PREFIX) {
                 return Ok(Progress::new(0));
             }
         }

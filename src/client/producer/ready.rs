@@ -13,10 +13,10 @@ use troupemq_codec::message::properties::{
 };
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::sent::Stored;
+use troupemq_codec::topic::RETRY_PREFIX;
 use troupemq_codec::{ResponseCode, Text};
 
 use super::{SendReceipt, SendStatus, State};
-use crate::client::consumer::RETRY_PREFIX;
 use crate::client::epoch_ms;
 use crate::client::error::ClientError;
 use crate::client::message::Message;
@@ -71,9 +71,10 @@ impl State {
         let mut ids = String::with_capacity(messages.len() * 33);
         let (mut subjects, now_ms) = (Vec::new(), epoch_ms());
         let new_id = self.client.hub.identity.message_ids(now_ms);
+        first.check_topic()?;
         for message in messages {
-            message.check()?;
             fits_into_batch(message, first).map_err(illegal)?;
+            message.check_content()?;
             if !ids.is_empty() {
                 ids.push(',');
             }

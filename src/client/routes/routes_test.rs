@@ -17,8 +17,8 @@ use troupemq_codec::loose_json::to_standard;
 use troupemq_codec::route::BrokerData;
 
 use super::*;
+use crate::client::connection::Dialling;
 use crate::client::names::Names;
-use crate::client::peers::Dialling;
 
 const LIMIT: Duration = Duration::from_secs(30);
 /// Longer than any test: who waits for a silent server fails.
