@@ -45,9 +45,8 @@ pub(super) enum Bench {
 /// How the load looks.
 #[derive(Debug, Args)]
 pub(super) struct Load {
-    /// Name servers, separated by `;`, or the `http://` address of their list
-    #[arg(long, short = 'n', value_name = "ADDRS", default_value = "127.0.0.1:9876")]
-    namesrv: String,
+    #[command(flatten)]
+    cluster: Cluster,
     /// Topic; it is made if it does not exist
     #[arg(long, short, default_value = "troupemq-bench")]
     topic: String,
@@ -83,7 +82,7 @@ pub(super) struct Load {
     threads: usize,
 }
 
-/// A load that stays as it is. It speaks no TLS.
+/// A load that stays as it is.
 #[derive(Debug, Args)]
 pub(super) struct Steady {
     #[command(flatten)]
@@ -127,10 +126,10 @@ impl Bench {
 impl Steady {
     async fn run(self, shot: Shot) -> Result<(), Failure> {
         let load = &self.load;
-        let client = load.connect().await?;
+        let client = load.cluster.connect().await?;
         let targets = load.targets(&client).await?;
         let bar = load.bar();
-        let (plan, outcome) = load.measure(shot, &targets, self.rate, &bar).await?;
+        let (plan, outcome) = load.measure(shot, (&client, &targets), self.rate, &bar).await?;
         bar.finish_and_clear();
         if outcome.unanswered > 0 {
             return Err(Failure::Other(format!("{} requests were never answered", outcome.unanswered)));
@@ -147,16 +146,11 @@ impl Steady {
 }
 
 impl Load {
-    async fn connect(&self) -> Result<Client, Failure> {
-        let cluster = Cluster { namesrv: self.namesrv.clone(), tls: None, credentials: None };
-        cluster.connect().await
-    }
-
     /// Runs the load once, at a rate of requests a second; 0 is as fast as they are answered.
     async fn measure(
         &self,
         shot: Shot,
-        targets: &[drive::Target],
+        (client, targets): (&Client, &[drive::Target]),
         rate: u64,
         bar: &ProgressBar,
     ) -> Result<(Arc<Plan>, Outcome), Failure> {
@@ -165,8 +159,8 @@ impl Load {
         for first in 0..self.threads.clamp(1, self.connections.max(1)) {
             let numbers = (first..self.connections.max(1)).step_by(self.threads.max(1));
             let drivers = numbers.map(|number| (number, targets[number % targets.len()].clone()));
-            let (drivers, plan) = (drivers.collect(), plan.clone());
-            threads.spawn_blocking(move || drive(drivers, &plan));
+            let (drivers, client, plan) = (drivers.collect(), client.clone(), plan.clone());
+            threads.spawn_blocking(move || drive(drivers, &client, &plan));
         }
         let mut outcome = Outcome::default();
         let mut ticks = interval(Duration::from_millis(200));
@@ -186,7 +180,11 @@ impl Load {
 }
 
 /// Drives some connections on the present thread: one that is woken by its own sockets alone costs least.
-fn drive(connections: Vec<(usize, drive::Target)>, plan: &Arc<Plan>) -> Result<Outcome, Failure> {
+fn drive(
+    connections: Vec<(usize, drive::Target)>,
+    client: &Client,
+    plan: &Arc<Plan>,
+) -> Result<Outcome, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let io = |cause| Failure::Io { what: "cannot start the runtime", cause };
     runtime.map_err(io)?.block_on(async {
@@ -199,7 +197,7 @@ fn drive(connections: Vec<(usize, drive::Target)>, plan: &Arc<Plan>) -> Result<O
             });
         }
         for (number, target) in connections {
-            drivers.spawn(Driver::connect(plan.clone(), target, number).await?.run());
+            drivers.spawn(Driver::connect(plan.clone(), client.clone(), (target, number)).await?.run());
         }
         let mut outcome = Outcome::default();
         while let Some(done) = drivers.join_next().await {

@@ -19,7 +19,8 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use troupemq::{Broker, Client, ClientError, Message, Tls};
 
-use crate::daemon::{LIMIT, until};
+use crate::command_line::LOADS;
+use crate::daemon::{LIMIT, done, failed, until};
 
 /// Who signs certificates in a test.
 struct Authority {
@@ -165,6 +166,24 @@ async fn a_client_speaks_tls_with_name_server_and_broker() {
     send_and_receive(&client).await;
     client.shutdown().await;
     cluster.broker.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_load_speaks_tls() {
+    let folder = tempfile::tempdir().expect("what a test needs can be made");
+    let authority = Authority::new(folder.path(), "ca");
+    let cluster = Cluster::start(|| authority.server("127.0.0.1", None)).await;
+    let (names, trusted) = (cluster.names.name(), authority.file.display().to_string());
+    let loaded = tokio::task::spawn_blocking(move || {
+        for load in LOADS {
+            let told = done(&format!("{load} -n {names} --tls {trusted} --json"));
+            assert!(told.contains(r#""refused":0,"#), "{load}: {told}");
+            let (code, why) = failed(&format!("{load} -n {names}"));
+            assert!(code == Some(3) && why.contains("it speaks TLS"), "{load}: {why}");
+        }
+    });
+    loaded.await.expect("each load is answered");
+    cluster.broker.shutdown().await.expect("a clean end");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,14 +7,18 @@
 //!   opaque written in, and no timer is set while answers keep coming.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
+use troupemq::client::connection::Connection;
 use troupemq::{Client, Queue};
 use troupemq_actors::net::inbound::first_frame;
 use troupemq_codec::command::CommandView;
@@ -86,8 +90,12 @@ pub(super) struct Outcome {
 /// One connection.
 pub(super) struct Driver {
     plan: Arc<Plan>,
+    /// Who makes connections, and signs requests.
+    client: Client,
     target: Target,
-    stream: TcpStream,
+    stream: Box<dyn Connection>,
+    /// Whether the stream may have kept back some of what was written.
+    is_written: bool,
     /// Due times and queues of the requests in flight; the first has the opaque `first_opaque`.
     in_flight: VecDeque<Option<(Instant, usize)>>,
     open: usize,
@@ -206,11 +214,17 @@ impl Outcome {
 }
 
 impl Driver {
-    pub(super) async fn connect(plan: Arc<Plan>, target: Target, number: usize) -> Result<Driver, Failure> {
-        let io = |cause| Failure::Io { what: "cannot connect to the broker", cause };
-        let stream = TcpStream::connect(&target.address).await.map_err(io)?;
-        stream.set_nodelay(true).map_err(io)?;
-        let stencil = |queue_id: &i32| Stencil::of(plan.send(*queue_id), plan.form);
+    pub(super) async fn connect(
+        plan: Arc<Plan>,
+        client: Client,
+        (target, number): (Target, usize),
+    ) -> Result<Driver, Failure> {
+        let stream = client.connection(&target.address).await?;
+        let stencil = |queue_id: &i32| {
+            let mut send = plan.send(*queue_id);
+            client.sign(&mut send);
+            Stencil::of(send, plan.form)
+        };
         let sends = match plan.shot {
             Shot::Send => target.queues.iter().map(stencil).collect(),
             Shot::Pull { .. } => Vec::new(),
@@ -226,7 +240,9 @@ impl Driver {
             inbound: BytesMut::with_capacity(WRITE_BYTES),
             outbound: BytesMut::with_capacity(WRITE_BYTES),
             outcome: Outcome::default(),
+            is_written: false,
             plan,
+            client,
             target,
             stream,
         })
@@ -262,32 +278,37 @@ impl Driver {
     /// Writes what waits, and reads; true when something was read.
     async fn go_on(&mut self, is_over: bool) -> Result<bool, Failure> {
         let io = |cause| Failure::Io { what: "the connection to the broker broke off", cause };
-        if !self.outbound.is_empty() {
-            match self.stream.try_write(&self.outbound) {
-                Ok(written) => self.outbound.advance(written),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(io(error)),
-            }
-        }
         let wake = self.next_wake().filter(|_| !is_over);
-        let (mut reader, mut writer) = self.stream.split();
-        let read = if wake.is_none() && self.outbound.is_empty() {
-            reader.read_buf(&mut self.inbound).await.map_err(io)?
-        } else {
-            tokio::select! {
+        let read = match wake {
+            None => self.write_and_read().await,
+            Some(wake) => tokio::select! {
                 biased;
-                read = reader.read_buf(&mut self.inbound), if self.open > 0 => read.map_err(io)?,
-                written = writer.write_buf(&mut self.outbound), if !self.outbound.is_empty() => {
-                    written.map_err(io)?;
-                    return Ok(false);
-                }
-                () = sleep_until(wake.unwrap_or(self.plan.end)), if wake.is_some() => return Ok(false),
-            }
+                read = self.write_and_read() => read,
+                () = sleep_until(wake) => return Ok(false),
+            },
         };
-        if read == 0 {
+        if read.map_err(io)? == 0 {
             return Err(Failure::Other("the broker closed the connection".to_owned()));
         }
         Ok(true)
+    }
+
+    /// Writes what waits, as far as it can be written, and gives how many bytes it has read. Nothing is lost if it is
+    /// dropped half way.
+    fn write_and_read(&mut self) -> impl Future<Output = io::Result<usize>> {
+        poll_fn(|context| {
+            while !self.outbound.is_empty() {
+                match pin!(self.stream.write_buf(&mut self.outbound)).poll(context)? {
+                    Poll::Ready(_) => self.is_written = true,
+                    Poll::Pending => break,
+                }
+            }
+            // TLS keeps back what the socket did not take.
+            if self.is_written && pin!(self.stream.flush()).poll(context)?.is_ready() {
+                self.is_written = false;
+            }
+            pin!(self.stream.read_buf(&mut self.inbound)).poll(context)
+        })
     }
 
     /// When something is to be done although nothing arrives.
@@ -318,6 +339,7 @@ impl Driver {
                     let mut pull = self.plan.pull(self.target.queues[at], self.offsets[at], messages_max);
                     pull.opaque = opaque;
                     pull.form = self.plan.form;
+                    self.client.sign(&mut pull);
                     pull.encode(&mut self.outbound);
                 }
             }

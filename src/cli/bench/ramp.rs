@@ -153,7 +153,7 @@ impl fmt::Display for End {
 
 impl Ramp {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let client = self.load.connect().await?;
+        let client = self.load.cluster.connect().await?;
         let targets = self.load.targets(&client).await?;
         let (mut steps, mut end, mut safe_rate) = (Vec::new(), None, 0);
         let mut rate = self.from;
@@ -162,7 +162,8 @@ impl Ramp {
             bar.set_message(format!("{rate} messages/s"));
             bar.tick();
             let (before, started) = (Reading::take(), Instant::now());
-            let measured = self.load.measure(Shot::Send, &targets, rate, &ProgressBar::hidden()).await;
+            let measured =
+                self.load.measure(Shot::Send, (&client, &targets), rate, &ProgressBar::hidden()).await;
             let (plan, outcome) = match measured {
                 Ok(measured) => measured,
                 Err(error) if steps.is_empty() => return Err(error),
