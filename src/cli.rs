@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
-use troupemq::{Client, ClientError, Tls};
+use troupemq::{Admin, Client, ClientError, Tls};
 use troupemq_actors::node::NodeError;
 use troupemq_store::StoreError;
 
@@ -115,6 +115,21 @@ struct Asked {
     form: table::Form,
 }
 
+impl Asked {
+    async fn client(&self) -> Result<Client, Failure> {
+        self.cluster.connect().await
+    }
+
+    async fn admin(&self) -> Result<Admin, Failure> {
+        Ok(self.client().await?.admin())
+    }
+}
+
+/// Refuses what destroys or stops something, unless it was confirmed.
+fn confirmed(yes: bool, what: &str) -> Result<(), Failure> {
+    if yes { Ok(()) } else { Err(Failure::Usage(format!("{what}; say --yes"))) }
+}
+
 /// Whose certificates are good.
 #[derive(Debug, Clone)]
 enum Trust {
@@ -174,7 +189,7 @@ impl Failure {
                 NodeError::Config(_) | NodeError::Thread { .. } | NodeError::Incomplete { .. } => 1,
             },
             Failure::Client(cause) | Failure::Unsent { cause, .. } => match cause {
-                ClientError::NoRoute { .. } => 5,
+                ClientError::NoRoute { .. } | ClientError::NoBroker { .. } => 5,
                 cause if cause.is_transport() => 3,
                 cause if cause.code().is_some() => 4,
                 _ => 1,

@@ -2,14 +2,15 @@
 //!
 //! Invariants:
 //! - a broker is named by its address or its name; of a name the master is meant;
-//! - a broker that the name servers know and that does not answer is shown as such, not left out.
+//! - a broker that the name servers know and that does not answer is shown as such, not left out;
+//! - no broker is closed to producers without `--yes`.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use troupemq::{Admin, BrokerPlace, Text};
 
 use super::table::Row;
-use super::{Asked, Failure};
+use super::{Asked, Failure, confirmed};
 
 /// Show brokers, their state and their settings
 #[derive(Debug, Subcommand)]
@@ -20,6 +21,10 @@ pub(super) enum Cluster {
     Status(One),
     /// Show the settings of a running broker, or change one
     Config(Config),
+    /// Let producers leave a broker alone: its topics can only be read, until it registers a change of them
+    DenyWrites(Deny),
+    /// Let producers use a broker again: all its topics can be read and written
+    AllowWrites(One),
 }
 
 /// All brokers.
@@ -36,6 +41,16 @@ pub(super) struct One {
     asked: Asked,
     /// Name or address of the broker
     broker: String,
+}
+
+/// Which broker is closed to producers.
+#[derive(Debug, Args)]
+pub(super) struct Deny {
+    #[command(flatten)]
+    one: One,
+    /// Without it nothing is changed
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Settings of one broker.
@@ -77,6 +92,23 @@ impl Row for Broker {
     }
 }
 
+/// How many topics of a broker a name server has changed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Changed {
+    name_server: String,
+    topics: i32,
+    perm: &'static str,
+}
+
+impl Row for Changed {
+    const COLUMNS: &'static [&'static str] = &["name server", "topics", "perm"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.name_server.clone(), self.topics.to_string(), self.perm.to_owned()]
+    }
+}
+
 /// A key with its value.
 #[derive(Debug, Serialize)]
 struct Pair {
@@ -98,13 +130,15 @@ impl Cluster {
             Cluster::List(list) => list.run().await,
             Cluster::Status(one) => one.status().await,
             Cluster::Config(config) => config.run().await,
+            Cluster::DenyWrites(deny) => deny.run().await,
+            Cluster::AllowWrites(one) => one.change_writes(true).await,
         }
     }
 }
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let mut rows = Vec::new();
         for place in admin.brokers().await? {
             rows.push(broker(&admin, place).await?);
@@ -148,16 +182,34 @@ impl One {
     }
 
     async fn status(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let table = admin.runtime(&self.place(&admin).await?.address).await?;
         let pair = |(key, value): (Text, Text)| Pair { key: key.to_string(), value: value.to_string() };
         self.asked.form.print(&table.into_iter().map(pair).collect::<Vec<_>>())
     }
 }
 
+impl One {
+    /// Whether producers may use the broker.
+    async fn change_writes(self, may_write: bool) -> Result<(), Failure> {
+        let admin = self.asked.admin().await?;
+        let changed = admin.change_write_perm(&self.place(&admin).await?.name, may_write).await?;
+        let perm = if may_write { "rw" } else { "r" };
+        let rows = changed.into_iter().map(|(name_server, topics)| Changed { name_server, topics, perm });
+        self.asked.form.print(&rows.collect::<Vec<_>>())
+    }
+}
+
+impl Deny {
+    async fn run(self) -> Result<(), Failure> {
+        confirmed(self.yes, &format!("producers would leave broker {} alone", self.one.broker))?;
+        self.one.change_writes(false).await
+    }
+}
+
 impl Config {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.one.asked.cluster.connect().await?.admin();
+        let admin = self.one.asked.admin().await?;
         let address = self.one.place(&admin).await?.address;
         let wanted = self.setting.as_deref();
         if let Some((key, value)) = wanted.and_then(|setting| setting.split_once('=')) {

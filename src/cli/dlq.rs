@@ -19,16 +19,13 @@ use troupemq_codec::message::properties::{
 };
 use troupemq_codec::message::{Message, sys_flag};
 use troupemq_codec::request::{SendMessageV2, SendMessageV2Header};
+use troupemq_codec::topic::{DEAD_LETTER_PREFIX, RETRY_PREFIX};
 
 use super::progress::Telling;
-use super::table::Row;
-use super::waiting::{TOOLS, cut, queues, read};
-use super::{Asked, Failure, when};
+use super::table::{Row, cut};
+use super::waiting::{TOOLS, queues, read};
+use super::{Asked, Failure, confirmed, when};
 
-/// Begins the names of the topics of dead letters.
-const DEAD: &str = "%DLQ%";
-/// Begins the names of retry topics.
-const RETRY: &str = "%RETRY%";
 /// Properties of the ways a letter went before: with them it would go one of those again.
 const WAYS: [&str; 6] =
     [DELAY, REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED, TRANSACTION_CHECK_TIMES, PRODUCER_GROUP];
@@ -186,10 +183,10 @@ impl Dlq {
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.asked.cluster.connect().await?;
+        let client = self.asked.client().await?;
         let mut rows: Vec<Listed> = Vec::new();
         for topic in client.admin().topics().await? {
-            let Some(group) = topic.strip_prefix(DEAD) else { continue };
+            let Some(group) = topic.strip_prefix(DEAD_LETTER_PREFIX) else { continue };
             for (queue, _) in queues(&client, &topic).await? {
                 let (min, end) = (client.min_offset(&queue).await?, client.max_offset(&queue).await?);
                 let resent_to = resent_to(&client, &queue).await?.clamp(min, end);
@@ -221,7 +218,7 @@ async fn resent_to(client: &Client, queue: &Queue) -> Result<i64, Failure> {
 
 /// The queues of a group's dead letters; an error if it has none.
 async fn of_group(client: &Client, group: &str) -> Result<Vec<(Queue, Text)>, Failure> {
-    let found = queues(client, &format!("{DEAD}{group}")).await?;
+    let found = queues(client, &format!("{DEAD_LETTER_PREFIX}{group}")).await?;
     if found.is_empty() {
         return Err(Failure::NotFound(format!("group {group} has no dead letters")));
     }
@@ -230,7 +227,7 @@ async fn of_group(client: &Client, group: &str) -> Result<Vec<(Queue, Text)>, Fa
 
 impl Show {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.asked.cluster.connect().await?;
+        let client = self.asked.client().await?;
         let mut rows = Vec::new();
         for (queue, _) in of_group(&client, &self.group).await? {
             let (mut room, resent_to) = (self.max, resent_to(&client, &queue).await?);
@@ -250,7 +247,7 @@ impl Show {
 
 impl Resend {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.asked.cluster.connect().await?;
+        let client = self.asked.client().await?;
         let mut wanted: BTreeSet<&str> = self.id.iter().map(String::as_str).collect();
         let mut resent = 0;
         let (mut parts, mut all) = (Vec::new(), 0);
@@ -305,7 +302,7 @@ impl Resend {
         }
         let (topic, queue_id): (Text, i32) = match self.to_topic {
             true => (first_topic(letter).into(), -1),
-            false => (format!("{RETRY}{}", self.group).into(), 0),
+            false => (format!("{RETRY_PREFIX}{}", self.group).into(), 0),
         };
         if self.to_topic {
             properties.remove(RETRY_TOPIC);
@@ -338,17 +335,14 @@ struct Resent {
 
 impl Purge {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.asked.cluster.connect().await?;
+        let client = self.asked.client().await?;
         let queues = of_group(&client, &self.group).await?;
         let mut letters = 0;
         for (queue, _) in &queues {
             letters += client.max_offset(queue).await? - client.min_offset(queue).await?;
         }
-        if !self.yes {
-            let why = format!("{letters} dead letters of group {} would be deleted; say --yes", self.group);
-            return Err(Failure::Usage(why));
-        }
-        client.admin().delete_topic(&format!("{DEAD}{}", self.group)).await?;
+        confirmed(self.yes, &format!("{letters} dead letters of group {} would be deleted", self.group))?;
+        client.admin().delete_topic(&format!("{DEAD_LETTER_PREFIX}{}", self.group)).await?;
         self.asked.form.done(&format!("{letters} dead letters of group {} are deleted", self.group))
     }
 }

@@ -11,7 +11,8 @@ use serde::Serialize;
 use troupemq::{Admin, Text};
 use troupemq_codec::group::SubscriptionGroupConfig;
 use troupemq_codec::heartbeat_data::SubscriptionData;
-use troupemq_codec::request::{Connection, ConsumeStats, ConsumerConnection};
+use troupemq_codec::request::{Connection, ConsumeStats, ConsumedOffset, ConsumerConnection};
+use troupemq_codec::topic::MessageQueue;
 
 use super::table::Row;
 use super::{Asked, Failure, when};
@@ -170,19 +171,14 @@ fn member_lines(members: &ConsumerConnection) -> Vec<Member> {
 
 /// Progress by queue as lines.
 pub(super) fn progress_lines(stats: &ConsumeStats) -> Vec<ProgressLine> {
-    let line = |(queue, offset): (
-        &troupemq_codec::topic::MessageQueue,
-        &troupemq_codec::request::ConsumedOffset,
-    )| {
-        ProgressLine {
-            topic: queue.topic.clone(),
-            broker_name: queue.broker_name.clone(),
-            queue_id: queue.queue_id,
-            committed: offset.consumer_offset,
-            max_offset: offset.broker_offset,
-            lag: offset.lag(),
-            last_timestamp: offset.last_timestamp,
-        }
+    let line = |(queue, offset): (&MessageQueue, &ConsumedOffset)| ProgressLine {
+        topic: queue.topic.clone(),
+        broker_name: queue.broker_name.clone(),
+        queue_id: queue.queue_id,
+        committed: offset.consumer_offset,
+        max_offset: offset.broker_offset,
+        lag: offset.lag(),
+        last_timestamp: offset.last_timestamp,
     };
     let mut lines: Vec<_> = stats.offset_table.iter().map(line).collect();
     lines.sort_by(|a, b| (&a.topic, &a.broker_name, a.queue_id).cmp(&(&b.topic, &b.broker_name, b.queue_id)));
@@ -203,7 +199,7 @@ impl Group {
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let mut rows = Vec::new();
         for (group, config) in admin.groups().await? {
             if !self.all && HIDDEN_PREFIXES.iter().any(|prefix| group.starts_with(prefix)) {
@@ -235,7 +231,7 @@ async fn progress(admin: &Admin, group: &str) -> Result<ConsumeStats, Failure> {
 
 impl One {
     async fn show(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let config = self.config(&admin).await?;
         let members = admin.members(&self.group).await?;
         let stats = progress(&admin, &self.group).await?;
@@ -272,7 +268,7 @@ impl One {
     }
 
     async fn delete(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         self.config(&admin).await?;
         admin.delete_group(&self.group).await?;
         self.asked.form.done(&format!("group {} is deleted", self.group))
@@ -297,7 +293,7 @@ fn config_line(config: &SubscriptionGroupConfig) -> String {
 
 impl Change {
     async fn create(self) -> Result<(), Failure> {
-        let admin = self.one.asked.cluster.connect().await?.admin();
+        let admin = self.one.asked.admin().await?;
         if admin.groups().await?.contains_key(self.one.group.as_str()) {
             let why =
                 format!("group {} is there already; `troupemq group update` changes it", self.one.group);
@@ -309,7 +305,7 @@ impl Change {
     }
 
     async fn update(self) -> Result<(), Failure> {
-        let admin = self.one.asked.cluster.connect().await?.admin();
+        let admin = self.one.asked.admin().await?;
         let now = self.one.config(&admin).await?;
         self.save(&admin, now).await?;
         self.one.asked.form.done(&format!("group {} is changed", self.one.group))

@@ -9,12 +9,9 @@ use troupemq::Received;
 
 use super::progress::Telling;
 use super::show::Shown;
-use super::table::Row;
+use super::table::{Row, cut};
 use super::when::{self, Moment};
 use super::{Asked, Failure};
-
-/// Longest part of a body that a table shows, in characters.
-const BODY_SHOWN_MAX: usize = 40;
 
 /// Find messages
 #[derive(Debug, Subcommand)]
@@ -68,9 +65,7 @@ impl Row for Found {
 
     fn cells(&self) -> Vec<String> {
         let message = &self.0;
-        let body = message.body.clone().unwrap_or_else(|| "(binary)".to_owned());
-        let cut: String =
-            body.chars().map(|c| if c.is_control() { ' ' } else { c }).take(BODY_SHOWN_MAX).collect();
+        let body = message.body.as_deref().unwrap_or("(binary)");
         vec![
             message.message_id.clone(),
             when::shown(message.store_timestamp),
@@ -78,7 +73,7 @@ impl Row for Found {
             message.queue_id.to_string(),
             message.queue_offset.to_string(),
             message.tag.clone().unwrap_or_else(|| "-".to_owned()),
-            cut,
+            cut(body),
         ]
     }
 }
@@ -94,7 +89,7 @@ impl Message {
 
 impl Show {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let found = admin.message(&self.topic, &self.id).await?;
         let none = || Failure::NotFound(format!("topic {} has no message {}", self.topic, self.id));
         let message = found.ok_or_else(none)?;
@@ -123,7 +118,7 @@ fn text(message: &Received) -> String {
 
 impl Find {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let until = self.until.map_or(i64::MAX, |Moment(ms)| ms);
         let mut progress = None;
         let told = |asked: usize, brokers: usize| {

@@ -110,7 +110,7 @@ impl Offset {
     pub(super) async fn run(self) -> Result<(), Failure> {
         match self {
             Offset::Show(show) => {
-                let admin = show.asked.cluster.connect().await?.admin();
+                let admin = show.asked.admin().await?;
                 let lines = progress_lines(&admin.progress(&show.group, show.topic.as_deref()).await?);
                 if lines.is_empty() && !admin.groups().await?.contains_key(show.group.as_str()) {
                     return Err(Failure::NotFound(format!("no broker knows group {}", show.group)));
@@ -119,7 +119,7 @@ impl Offset {
             }
             Offset::Reset(reset) => reset.run().await,
             Offset::Clone(copy) => {
-                let admin = copy.asked.cluster.connect().await?.admin();
+                let admin = copy.asked.admin().await?;
                 admin.clone_offsets(&copy.from, &copy.to, copy.topic.as_deref()).await?;
                 copy.asked.form.done(&format!("group {} goes on where {} is", copy.to, copy.from))
             }
@@ -129,7 +129,7 @@ impl Offset {
 
 impl Reset {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let moved = admin.reset_offsets(&self.group, &self.topic, self.to.0).await?;
         let rows: Vec<_> = moved
             .into_iter()

@@ -13,6 +13,9 @@ use super::output::Output;
 /// Spaces between two columns.
 const GAP: &str = "  ";
 
+/// Longest part of a text that a table shows, in characters.
+const SHOWN_MAX: usize = 40;
+
 /// How a command prints what it found.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct Form {
@@ -91,6 +94,13 @@ impl Form {
         out.line(what.as_bytes())?;
         out.flush()
     }
+}
+
+/// A text as it fits into a table.
+pub(super) fn cut(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let cut: String = plain.take(SHOWN_MAX).collect();
+    if cut.is_empty() { "-".to_owned() } else { cut }
 }
 
 fn lines(columns: &[&str], rows: Vec<Vec<String>>) -> Vec<String> {

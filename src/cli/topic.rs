@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use troupemq::{Admin, Client, Text};
-use troupemq_codec::topic::{PERM_READ, PERM_WRITE, TopicConfig};
+use troupemq::{Admin, ClientError, Text};
+use troupemq_codec::topic::{DEAD_LETTER_PREFIX, PERM_READ, PERM_WRITE, RETRY_PREFIX, TopicConfig};
 
 use super::table::Row;
 use super::{Asked, Failure, when};
 
 /// Prefixes of topics that clients and brokers keep for themselves.
-const HIDDEN_PREFIXES: [&str; 5] = ["%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_"];
+const HIDDEN_PREFIXES: [&str; 5] =
+    [RETRY_PREFIX, DEAD_LETTER_PREFIX, "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_"];
 /// Names of such topics.
 const HIDDEN: [&str; 5] =
     ["TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "BenchmarkTest", "TRANS_CHECK_MAX_TIME_TOPIC"];
@@ -184,7 +185,7 @@ impl Topic {
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let mut rows = Vec::new();
         let brokers = admin.brokers().await?;
         // Every broker has a topic of its own name and one of its cluster's.
@@ -197,7 +198,7 @@ impl List {
             let route = match admin.route(&topic).await {
                 Ok(route) => route,
                 // It was deleted since the list was made.
-                Err(troupemq::ClientError::NoRoute { .. }) => continue,
+                Err(ClientError::NoRoute { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };
             rows.push(Listed {
@@ -219,7 +220,7 @@ fn is_hidden(topic: &str) -> bool {
 
 impl One {
     async fn show(self) -> Result<(), Failure> {
-        let admin = self.asked.cluster.connect().await?.admin();
+        let admin = self.asked.admin().await?;
         let offsets = admin.topic_offsets(&self.topic).await?;
         let rows: Vec<_> = offsets
             .into_iter()
@@ -249,15 +250,11 @@ impl One {
     }
 
     async fn delete(self) -> Result<(), Failure> {
-        let client = self.asked.cluster.connect().await?;
+        let client = self.asked.client().await?;
         // An unknown name is a mistake, though brokers take it.
         client.admin().route(&self.topic).await?;
         client.admin().delete_topic(&self.topic).await?;
         self.asked.form.done(&format!("topic {} is deleted", self.topic))
-    }
-
-    async fn connect(&self) -> Result<Client, Failure> {
-        self.asked.cluster.connect().await
     }
 }
 
@@ -272,7 +269,7 @@ fn config_line(broker: &str, config: &TopicConfig) -> String {
 
 impl Change {
     async fn create(self) -> Result<(), Failure> {
-        let client = self.one.connect().await?;
+        let client = self.one.asked.client().await?;
         let admin = client.admin();
         match admin.route(&self.one.topic).await {
             Ok(_) => {
@@ -280,7 +277,7 @@ impl Change {
                     format!("topic {} is there already; `troupemq topic update` changes it", self.one.topic);
                 return Err(Failure::Other(why));
             }
-            Err(troupemq::ClientError::NoRoute { .. }) => {}
+            Err(ClientError::NoRoute { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let new = TopicConfig { read_queue_nums: 8, write_queue_nums: 8, ..TopicConfig::default() };
@@ -290,7 +287,7 @@ impl Change {
     }
 
     async fn update(self) -> Result<(), Failure> {
-        let admin = self.one.connect().await?.admin();
+        let admin = self.one.asked.admin().await?;
         let configs = admin.topic_configs(&self.one.topic).await?;
         let no_broker = || Failure::Other(format!("no master has topic {}", self.one.topic));
         let now = configs.into_values().next().ok_or_else(no_broker)?;

@@ -18,8 +18,8 @@ use troupemq_codec::request::{
     TRANSACTION_ROLLBACK,
 };
 
-use super::table::Row;
-use super::waiting::{cut, queues, read};
+use super::table::{Row, cut};
+use super::waiting::{queues, read};
 use super::{Asked, Failure, when};
 
 const HALVES: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
@@ -178,7 +178,7 @@ async fn given_up(client: &Client, (queue, master): &(Queue, Text)) -> Result<Ve
 
 impl List {
     async fn run(self) -> Result<(), Failure> {
-        let client = self.asked.cluster.connect().await?;
+        let client = self.asked.client().await?;
         let is_wanted = |one: &Undecided| self.group.as_ref().is_none_or(|group| *group == one.group);
         let mut rows = Vec::new();
         for halves in queues(&client, HALVES).await? {
@@ -209,7 +209,7 @@ impl One {
     }
 
     async fn resume(self) -> Result<(), Failure> {
-        let client = self.asked.cluster.connect().await?;
+        let client = self.asked.client().await?;
         let mut found = self.open(&client).await?;
         for queue in queues(&client, GIVEN_UP).await? {
             let all = given_up(&client, &queue).await?;
@@ -225,7 +225,7 @@ impl One {
     }
 
     async fn drop(self) -> Result<(), Failure> {
-        let client = self.asked.cluster.connect().await?;
+        let client = self.asked.client().await?;
         let one = self.open(&client).await?.ok_or_else(|| self.unknown("is open"))?;
         let header = EndTransactionHeader {
             topic: Some(HALVES.into()),

@@ -56,13 +56,3 @@ pub(super) async fn read(
     }
     Ok(end)
 }
-
-/// Longest part of a text that a table shows, in characters.
-const SHOWN_MAX: usize = 40;
-
-/// A text as it fits into a table.
-pub(super) fn cut(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let cut: String = plain.take(SHOWN_MAX).collect();
-    if cut.is_empty() { "-".to_owned() } else { cut }
-}

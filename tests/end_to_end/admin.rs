@@ -106,6 +106,49 @@ fn brokers_are_listed_and_a_setting_is_changed() {
 }
 
 #[test]
+fn a_broker_is_closed_to_producers_and_opened_again() {
+    let (_folder, store) = store();
+    let daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    done(&format!("topic create {flag} orders --queues 3"));
+    let perm = || cells(&done(&format!("topic list {flag}")))[0][2].to_owned();
+    let (code, why) = failed(&format!("cluster deny-writes {flag} b"));
+    assert_eq!((code, perm().as_str()), (Some(2), "rw"), "{why}");
+    assert!(why.contains("producers would leave broker b alone; say --yes"), "{why}");
+    assert_eq!(failed(&format!("cluster deny-writes {flag} nobody --yes")).0, Some(5));
+    let denied = done(&format!("cluster deny-writes {flag} b --yes"));
+    let denied = cells(&denied).remove(0);
+    assert_eq!((denied[2], perm().as_str()), ("r", "r"));
+    let (_, why) = failed(&format!("produce {flag} -t orders hello"));
+    assert!(why.contains("topic orders has no writable queue"), "{why}");
+    let allowed = done(&format!("cluster allow-writes {flag} b --json"));
+    let allowed: serde_json::Value = serde_json::from_str(&allowed).expect("an object");
+    assert_eq!(allowed["topics"].to_string(), denied[1]);
+    assert_eq!((allowed["perm"].as_str(), perm().as_str()), (Some("rw"), "rw"));
+    done(&format!("produce {flag} -t orders hello"));
+}
+
+#[test]
+fn a_name_that_no_topic_or_group_can_have_is_refused_at_once() {
+    let (_folder, store) = store();
+    let daemon = Daemon::start(&store);
+    let flag = daemon.flag();
+    for line in ["topic create * --queues 1", "consume --topic *", "produce -t * hello"] {
+        let (code, why) = failed(&format!("{line} {flag}"));
+        assert!(
+            code == Some(1) && why.contains("'*' is not allowed in a name, only letters"),
+            "{line}: {why}"
+        );
+    }
+    let long = "g".repeat(256);
+    for line in ["group create", "consume -t orders --group"] {
+        let (code, why) = failed(&format!("{line} {long} {flag}"));
+        let limit = "it has 256 characters, at most 255 are allowed";
+        assert!(code == Some(1) && why.contains(limit), "{line}: {why}");
+    }
+}
+
+#[test]
 fn the_exit_code_tells_the_class_of_a_failure() {
     let (code, why) = failed("topic list -n 127.0.0.1:1");
     assert_eq!(code, Some(3));
