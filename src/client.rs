@@ -292,8 +292,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes the client; it must be called within a Tokio runtime, which does what the client does by itself: it must go
-    /// on being driven.
+    /// Makes the client; it must be called within a Tokio runtime, which does what the client does by itself: it must
+    /// go on being driven.
     ///
     /// # Errors
     /// [`ClientError::Setting`] without a name server, with a token for no credentials or with files of TLS that cannot

@@ -199,8 +199,8 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Where a consumer with [`ConsumerBuilder::broadcast`] keeps how far it has come; no two may share a file. Its form is that of
-    /// Java's `offsets.json`.
+    /// Where a consumer with [`ConsumerBuilder::broadcast`] keeps how far it has come; no two may share a file. Its form
+    /// is that of Java's `offsets.json`.
     pub fn offset_file(mut self, path: impl Into<PathBuf>) -> ConsumerBuilder {
         self.settings.offset_file = Some(path.into());
         self

@@ -16,6 +16,7 @@ use troupemq_codec::request::{
     ConsumeDirectlyResult, ConsumeMessageDirectly, ConsumeMessageDirectlyHeader, ConsumerRunningInfo,
     ConsumerStatus, DirectResult, GetConsumerRunningInfo, GetConsumerRunningInfoHeader,
     InvokeBrokerToGetConsumerStatus, InvokeBrokerToGetConsumerStatusHeader, UpdateConsumerOffset,
+    UpdateConsumerOffsetHeader,
 };
 use troupemq_codec::{Command, Request};
 
@@ -159,9 +160,13 @@ async fn a_reset_moves_a_running_consumer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_waits_for_no_commit_and_none_overtakes_another() {
     let (tell_lost, mut lost) = mpsc::unbounded_channel();
-    let silent_about_commits = move |command: &Command| match command.code == UpdateConsumerOffset::CODE {
-        true => tell_lost.send(()).map_or(Verdict::Pass, |()| Verdict::Lose),
-        false => Verdict::Pass,
+    let silent_about_commits = move |command: &Command| {
+        let is_one = command.code == UpdateConsumerOffset::CODE
+            && command.header::<UpdateConsumerOffsetHeader>().is_ok_and(|header| header.topic == "t");
+        match is_one {
+            true => tell_lost.send(()).map_or(Verdict::Pass, |()| Verdict::Lose),
+            false => Verdict::Pass,
+        }
     };
     let behind = Behind::start_with(silent_about_commits, |builder| {
         let by_clients =

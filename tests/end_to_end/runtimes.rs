@@ -63,6 +63,7 @@ fn when_the_runtime_of_a_client_has_ended_another_does_what_brokers_ask() {
     let client = ends.block_on(far(&broker));
     drop(ends);
     stays.block_on(async {
+        broker.client().create_topic("t", 1).await.expect("the broker serves");
         let member = client.consumer("g").subscribe("t", "*").stream().await.expect("the broker serves");
         let address = broker.address().expect("it listens").to_string();
         let header = GetConsumerRunningInfoHeader {
