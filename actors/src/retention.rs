@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! - it waits for the disk, so it runs on a thread of its own: neither an arbiter nor a sync group waits for it;
-//! - the checkpoint is saved about every second while the log grows, under steady load too, and soon after a start
-//!   that recovered: who is killed again at once does not begin all over;
+//! - the checkpoint is saved about every three seconds while the log grows, under steady load too, and soon after a
+//!   start that recovered: who is killed again at once does not begin all over;
 //! - queues lose units on purpose here alone, between two checkpoints: no start takes that for damage;
 //! - while writes are refused it looks every round whether there is room again;
 //! - memory of the process stays bounded however much is read: what is old is unmapped every round;
@@ -29,11 +29,14 @@ use crate::held::{Held, hold};
 use crate::net::Refusal;
 use crate::poison::Poison;
 
-/// Time between two looks at the checkpoint.
+/// Time between two rounds.
 const ROUND: Duration = Duration::from_secs(1);
-/// Time from the start to the first such look.
+/// Time from the start to the first round.
 const FIRST_ROUND: Duration = Duration::from_millis(100);
-/// Rounds between two looks for what may be deleted; a changed setting is looked at in the next round.
+/// Rounds from one look at the checkpoint to the next. Whatever is saved, the slots of the index are written out, and
+/// who puts keys has to fault them in anew.
+const SAVE_EVERY: u32 = 3;
+/// Rounds from one look for what may be deleted to the next; a changed setting is looked at in the next round.
 const CLEAN_EVERY: u32 = 10;
 
 /// Bytes behind the flushed position that stay mapped: consumers who keep up read there.
@@ -141,7 +144,9 @@ impl Retention {
 
 fn work(mut upkeep: Upkeep, orders: &Receiver<Order>, poison: &Poison) -> Marks {
     let mut saved_at = upkeep.marks.saved_to();
-    let (mut rounds, mut settings) = (0, upkeep.config.load_full());
+    // The first round saves: a start may have recovered.
+    let (mut unsaved, mut uncleaned) = (SAVE_EVERY, 0);
+    let mut settings = upkeep.config.load_full();
     let mut wait = FIRST_ROUND;
     loop {
         let order = match orders.recv_timeout(std::mem::replace(&mut wait, ROUND)) {
@@ -152,17 +157,21 @@ fn work(mut upkeep: Upkeep, orders: &Receiver<Order>, poison: &Poison) -> Marks 
             continue;
         }
         let is_asked = matches!(order, Some(Order::Clean));
-        let saved = upkeep.carry_out(order).and_then(|()| upkeep.save_since(saved_at));
+        (unsaved, uncleaned) = (unsaved + 1, uncleaned + 1);
+        let mut saved = upkeep.carry_out(order).map(|()| saved_at);
+        if unsaved >= SAVE_EVERY {
+            unsaved = 0;
+            saved = saved.and_then(|saved_at| upkeep.save_since(saved_at));
+        }
         match saved {
             Ok(flushed_to) => saved_at = flushed_to,
             Err(error) => poison.trip(format!("the checkpoint could not be saved: {error}")),
         }
-        upkeep.unmap_old(saved_at);
-        rounds += 1;
+        upkeep.unmap_old();
         let before = std::mem::replace(&mut settings, upkeep.config.load_full());
         let has_changed = !Arc::ptr_eq(&before, &settings);
-        if is_asked || has_changed || rounds >= CLEAN_EVERY {
-            rounds = 0;
+        if is_asked || has_changed || uncleaned >= CLEAN_EVERY {
+            uncleaned = 0;
             if let Err(error) = upkeep.clean(is_asked) {
                 poison.trip(format!("the checkpoint could not be saved: {error}"));
             }
@@ -206,10 +215,11 @@ impl Upkeep {
     }
 
     /// Takes what readers of old messages have mapped out of the process again; the page cache keeps it.
-    fn unmap_old(&self, flushed_to: u64) {
-        let old = flushed_to.saturating_sub(KEEP_MAPPED_BYTES);
-        for segment in self.reader.segments().snapshot().iter().take_while(|segment| segment.end() <= old) {
-            if let Err(error) = segment.mapping().drop_pages(0..segment.mapping().len()) {
+    fn unmap_old(&self) {
+        let old = self.log.flushed_to().saturating_sub(KEEP_MAPPED_BYTES);
+        for segment in self.reader.segments().snapshot().iter().take_while(|segment| segment.start() < old) {
+            let len = usize::try_from(old.min(segment.end()) - segment.start()).unwrap_or(usize::MAX);
+            if let Err(error) = segment.mapping().drop_pages(0..len) {
                 tracing::debug!(%error, "pages of old messages stay mapped");
             }
         }
