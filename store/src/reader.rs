@@ -155,11 +155,11 @@ impl LogReader {
         self.segments.with(log_offset, |segment| segment.fetch(log_offset, len)).unwrap_or(Ok(()))
     }
 
-    /// Whether reading these bytes waits for no disk, as far as was seen in the last seconds: `now_s` is the time of
-    /// any clock.
-    pub fn was_resident(&self, log_offset: u64, len: usize, now_s: u32) -> bool {
-        let ask = |segment: &Arc<crate::segment::Segment>| segment.was_resident(log_offset, len, now_s);
-        self.segments.with(log_offset, ask).unwrap_or(true)
+    /// Offset up to which, from `log_offset` on, reading waits for no disk, as far as was seen in the last seconds:
+    /// `now_s` is the time of any clock. None if these bytes have to be waited for; what nobody can read has not.
+    pub fn resident_to(&self, log_offset: u64, len: usize, now_s: u32) -> Option<u64> {
+        let ask = |segment: &Arc<crate::segment::Segment>| segment.resident_to(log_offset, len, now_s);
+        self.segments.with(log_offset, ask).unwrap_or(Some(log_offset))
     }
 
     /// Sees to it that these bytes can be read through the map: what is not in memory is fetched. Waits for the disk.

@@ -18,30 +18,34 @@ const FRESH_S: u32 = 2;
 pub(crate) struct Seen(OnceLock<Box<[AtomicU32]>>);
 
 impl Seen {
-    /// Whether all pages of `range` are in memory, or were a moment ago. The file is written up to `end` of `len`
-    /// bytes; `is_resident` asks the system.
-    pub(crate) fn all(
+    /// Where the pages end that are in memory from the start of `range` on, or were a moment ago; none if they do not
+    /// reach to its end. The file is written up to `end` of `len` bytes; `is_resident` asks the system.
+    pub(crate) fn known_to(
         &self,
         (range, end, len): (Range<usize>, usize, usize),
         now_s: u32,
         is_resident: impl Fn(Range<usize>) -> bool,
-    ) -> bool {
+    ) -> Option<usize> {
         let make = || (0..len.div_ceil(STRETCH_BYTES)).map(|_| AtomicU32::new(0)).collect();
         let seen = self.0.get_or_init(make);
         let range = range.start..range.end.min(end);
         let first = range.start / STRETCH_BYTES;
         let touched = seen.get(first..range.end.div_ceil(STRETCH_BYTES)).unwrap_or_default();
-        (first..).zip(touched).all(|(index, seen_at)| {
+        let mut known_to = range.end;
+        for (index, seen_at) in (first..).zip(touched) {
             let stretch = index * STRETCH_BYTES..((index + 1) * STRETCH_BYTES).min(end);
             if is_fresh(seen_at.load(Ordering::Relaxed), now_s) {
-                return true;
-            }
-            if is_resident(stretch.clone()) {
+                known_to = stretch.end;
+            } else if is_resident(stretch.clone()) {
                 seen_at.store(now_s.saturating_add(1), Ordering::Relaxed);
-                return true;
+                known_to = stretch.end;
+            } else if is_resident(range.start.max(stretch.start)..range.end.min(stretch.end)) {
+                known_to = range.end;
+            } else {
+                return None;
             }
-            is_resident(range.start.max(stretch.start)..range.end.min(stretch.end))
-        })
+        }
+        Some(known_to)
     }
 }
 
@@ -66,10 +70,10 @@ mod tests {
         };
         let border = STRETCH_BYTES - 10..STRETCH_BYTES + 10;
         for now_s in [0, 1] {
-            assert!(seen.all((border.clone(), LEN, LEN), now_s, ask));
+            assert_eq!(seen.known_to((border.clone(), LEN, LEN), now_s, ask), Some(2 * STRETCH_BYTES));
             assert_eq!(asked.borrow()[..], [0..STRETCH_BYTES, STRETCH_BYTES..2 * STRETCH_BYTES]);
         }
-        assert!(seen.all((border, LEN, LEN), 2, ask));
+        assert!(seen.known_to((border, LEN, LEN), 2, ask).is_some());
         assert_eq!(asked.borrow().len(), 4);
     }
 
@@ -78,9 +82,13 @@ mod tests {
         let (seen, end) = (Seen::default(), STRETCH_BYTES + 5000);
         let is_resident = |range: Range<usize>| range.start >= STRETCH_BYTES + 4096 && range.end <= end;
         for now_s in [7, 7, 8] {
-            assert!(seen.all((STRETCH_BYTES + 4096..LEN, end, LEN), now_s, is_resident));
-            assert!(!seen.all((STRETCH_BYTES..STRETCH_BYTES + 4097, end, LEN), now_s, is_resident));
+            let known_to = |range| seen.known_to((range, end, LEN), now_s, is_resident);
+            assert_eq!(known_to(STRETCH_BYTES + 4096..LEN), Some(end));
+            assert_eq!(known_to(STRETCH_BYTES..STRETCH_BYTES + 4097), None);
         }
-        assert!(seen.all((LEN..LEN + 1, end, LEN), 7, |_| false), "nothing is there to be read");
+        assert!(
+            seen.known_to((LEN..LEN + 1, end, LEN), 7, |_| false).is_some(),
+            "nothing is there to be read"
+        );
     }
 }

@@ -110,11 +110,13 @@ impl Segment {
         !faults::is_armed(Op::Read, &self.path) && self.position(offset).is_none_or(is_resident)
     }
 
-    /// The same, asking the system about no stretch of the file more than once in some seconds.
-    pub fn was_resident(&self, offset: u64, len: usize, now_s: u32) -> bool {
-        let Some(at) = self.position(offset) else { return true };
+    /// Offset up to which, from `offset` on, reading waits for no disk; none if that is less than `len` bytes. Asks the
+    /// system about no stretch of the file more than once in some seconds.
+    pub fn resident_to(&self, offset: u64, len: usize, now_s: u32) -> Option<u64> {
+        let Some(at) = self.position(offset) else { return Some(offset) };
         let of = (at..at.saturating_add(len), self.mapping.published(), self.mapping.len());
-        self.seen.all(of, now_s, |range| self.mapping.is_resident(range))
+        let known_to = self.seen.known_to(of, now_s, |range| self.mapping.is_resident(range))?;
+        Some(self.start + known_to as u64)
     }
 
     /// Reads `len` final bytes from `offset` through the file, after which they are in memory. Waits for the disk.

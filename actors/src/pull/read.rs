@@ -6,6 +6,8 @@
 //! - records that stand side by side in the log leave as one slice;
 //! - `next_offset` is behind everything that was looked at and not left for the next pull.
 
+use std::ops::Range;
+
 use troupemq_codec::ResponseCode;
 use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::message::RecordView;
@@ -237,6 +239,8 @@ struct Gathering<'a> {
     log_end: u64,
     /// From here on the log is in memory.
     hot_from: u64,
+    /// A part of it before that was seen in memory.
+    seen: Range<u64>,
     log_min: u64,
     /// Range of the log that has been taken and not yet been cut.
     open: Option<(u64, u64)>,
@@ -256,6 +260,7 @@ impl<'a> Gathering<'a> {
             source,
             log_end,
             hot_from: source.bounds.hot_from.max(log_end.saturating_sub(HOT_BYTES)),
+            seen: 0..0,
             log_min,
             open: None,
             doubtful: Vec::new(),
@@ -325,10 +330,17 @@ impl<'a> Gathering<'a> {
         Some(is_selected)
     }
 
-    /// Whether reading these bytes may wait for the disk.
-    fn is_cold(&self, log_offset: u64, len: usize) -> bool {
+    /// Whether reading these bytes may wait for the disk. Those that one read wants mostly lie near each other: it is
+    /// asked about the first of them.
+    fn is_cold(&mut self, log_offset: u64, len: usize) -> bool {
         let Source { log, bounds, .. } = self.source;
-        !bounds.is_warm && log_offset < self.hot_from && !log.was_resident(log_offset, len, bounds.now_s)
+        let is_seen = log_offset >= self.seen.start && log_offset.saturating_add(len as u64) <= self.seen.end;
+        if bounds.is_warm || log_offset >= self.hot_from || is_seen {
+            return false;
+        }
+        let resident_to = log.resident_to(log_offset, len, bounds.now_s);
+        self.seen = log_offset..resident_to.unwrap_or(log_offset);
+        resident_to.is_none()
     }
 
     fn pass(&mut self, unit: &Unit, status: Status) {

@@ -106,7 +106,8 @@ impl QueueFile {
     pub(crate) fn was_resident(&self, (from, to): (u64, u64), end: u64, now_s: u32) -> bool {
         let Ok(map) = self.map() else { return false };
         let at = |position: u64| self.at(position.clamp(self.start, self.end()));
-        self.seen.all((at(from)..at(to), at(end), map.len()), now_s, |range| map.is_resident(range))
+        let of = (at(from)..at(to), at(end), map.len());
+        self.seen.known_to(of, now_s, |range| map.is_resident(range)).is_some()
     }
 
     /// Reads the bytes from position `from` of the queue to `to` through the file, after which they are in memory.
