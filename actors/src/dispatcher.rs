@@ -16,7 +16,7 @@ use troupemq_store::{Appended, DispatchWriter, LogReader, StoreError};
 use crate::commit_log::{Append, MAILBOX, Outcome, not_stored};
 use crate::config::NodeClock;
 use crate::directory::QueueView;
-use crate::flush::{AwaitFlush, Flush};
+use crate::flush::{AwaitFlush, Flush, Unflushed};
 use crate::net::Refusal;
 use crate::poison::{Poison, Vital};
 use crate::queue::Arrived;
@@ -85,13 +85,21 @@ impl Dispatcher {
         append.refuse(not_stored(error));
     }
 
-    fn dispatch(&mut self, mut append: Append, appended: Appended, context: &mut Context<Dispatcher>) {
-        let Some(writer) = &mut self.writer else { return append.refuse(Refusal::gone("Dispatcher")) };
+    /// Makes a batch visible and answers it, unless it waits for the disk.
+    fn dispatch(
+        &mut self,
+        (mut append, appended): (Append, Appended),
+        context: &mut Context<Dispatcher>,
+    ) -> Option<Unflushed> {
+        let Some(writer) = &mut self.writer else {
+            append.refuse(Refusal::gone("Dispatcher"));
+            return None;
+        };
         match writer.dispatch(&append.batch, &appended) {
             Ok(()) => {
                 append.stages.visible = self.clock.0.nanos();
                 append.queues.iter().for_each(|queue| tell(queue));
-                self.finish(append, appended);
+                return self.finish(append, appended);
             }
             Err(error) if error.is_out_of_space() => self.wait_for_room(append, &error, context),
             Err(error) => {
@@ -99,6 +107,7 @@ impl Dispatcher {
                 append.refuse(Refusal::gone("Dispatcher"));
             }
         }
+        None
     }
 
     fn catch_up(&mut self, context: &mut Context<Dispatcher>) {
@@ -112,19 +121,23 @@ impl Dispatcher {
         }
     }
 
-    fn finish(&self, append: Append, appended: Appended) {
+    fn finish(&self, append: Append, appended: Appended) -> Option<Unflushed> {
         let outcome = match appended.refused {
             None => Outcome::Stored,
             Some(error) => Outcome::StoredInPart(appended.records, not_stored(&error)),
         };
-        match self.flush.as_ref().filter(|_| append.wait_for_disk) {
-            None => append.finish(outcome),
-            Some(flush) => {
-                if let Err(undelivered) = flush.try_send(AwaitFlush { append, to: appended.to, outcome }) {
-                    let AwaitFlush { append, outcome, .. } = undelivered.into_inner();
-                    append.finish(outcome.not_in_time());
-                }
-            }
+        if self.flush.is_some() && append.wait_for_disk {
+            return Some(Unflushed { append, to: appended.to, outcome });
+        }
+        append.finish(outcome);
+        None
+    }
+
+    fn await_flush(&self, unflushed: Vec<Unflushed>) {
+        let Some(flush) = self.flush.as_ref().filter(|_| !unflushed.is_empty()) else { return };
+        if let Err(undelivered) = flush.try_send(AwaitFlush(unflushed)) {
+            let AwaitFlush(unflushed) = undelivered.into_inner();
+            unflushed.into_iter().for_each(|batch| batch.append.finish(batch.outcome.not_in_time()));
         }
     }
 }
@@ -141,9 +154,9 @@ impl Handler<Dispatch> for Dispatcher {
     type Result = ();
 
     fn handle(&mut self, dispatch: Dispatch, context: &mut Context<Dispatcher>) {
-        for (append, appended) in dispatch.stored {
-            self.dispatch(append, appended, context);
-        }
+        let stored = dispatch.stored.into_iter();
+        let unflushed = stored.filter_map(|batch| self.dispatch(batch, context)).collect();
+        self.await_flush(unflushed);
     }
 }
 

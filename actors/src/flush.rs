@@ -30,10 +30,14 @@ const SWEEP: Duration = Duration::from_millis(100);
 
 // ---- messages
 
-/// Sent by the dispatcher: answer this batch when the disk has everything below `to`.
+/// Sent by the dispatcher: answer these batches, in the order of the log, when the disk has them.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct AwaitFlush {
+pub struct AwaitFlush(pub Vec<Unflushed>);
+
+/// A batch that waits for the disk to have everything below `to`.
+#[derive(Debug)]
+pub struct Unflushed {
     /// The batch, stored and visible.
     pub append: Append,
     /// Offset behind its last stored byte.
@@ -107,8 +111,10 @@ impl Handler<AwaitFlush> for Flush {
     fn handle(&mut self, wait: AwaitFlush, _: &mut Context<Flush>) {
         let deadline = self.clock.0.nanos().saturating_add(self.timeout_nanos);
         // The flush that covers a batch was asked for when it was written.
-        if let Some((append, outcome)) = self.waiters.add(wait.to, deadline, (wait.append, wait.outcome)) {
-            append.finish(outcome);
+        for Unflushed { append, to, outcome } in wait.0 {
+            if let Some((append, outcome)) = self.waiters.add(to, deadline, (append, outcome)) {
+                append.finish(outcome);
+            }
         }
         if self.poison.cause().is_some() {
             self.sweep();
