@@ -169,7 +169,7 @@ fn append_batch(
 fn push(batch: &mut AppendBatch, body: &[u8], queue: &Arc<ConsumeQueue>) {
     let start = batch.bytes.len();
     record(body).encode(&mut batch.bytes).expect("the record is short");
-    batch.push(start, Arc::clone(queue), 1, 0);
+    batch.push(start, queue, 1, 0);
 }
 
 fn record(body: &[u8]) -> NewRecord<'_> {

@@ -94,7 +94,7 @@ fn batch(queues: &[Arc<ConsumeQueue>], first: usize, log_offset: u64) -> (Append
             ..NewRecord::PLAIN
         };
         record.encode(&mut batch.bytes).expect("the record is short");
-        batch.push(start, Arc::clone(&queues[number % QUEUES]), 1, 2_598_919);
+        batch.push(start, &queues[number % QUEUES], 1, 2_598_919);
     }
     for (index, record) in batch.records.iter_mut().enumerate() {
         record.log_offset = log_offset + u64::from(record.start);

@@ -87,7 +87,7 @@ fn hundred(queue: &Arc<ConsumeQueue>, first: u32) -> AppendBatch {
             ..NewRecord::PLAIN
         };
         record.encode(&mut batch.bytes).expect("the record is short");
-        batch.push(start, Arc::clone(queue), 1, tags_code(tags));
+        batch.push(start, queue, 1, tags_code(tags));
     }
     batch
 }

@@ -310,12 +310,12 @@ impl Session {
         let shared = &self.shared;
         let (topic, queue_id) = (&*send.topic, send.queue_id.max(0));
         let is_it =
-            |queue: &&Arc<ConsumeQueue>| queue.queue_id() == queue_id && queue.topic().as_str() == topic;
-        let queue = self.queues.iter().find(is_it).cloned().unwrap_or_else(|| {
-            let queue = shared.queues.open_or_create(topic, queue_id).expect("a queue");
-            self.queues.push(queue.clone());
-            queue
-        });
+            |queue: &Arc<ConsumeQueue>| queue.queue_id() == queue_id && queue.topic().as_str() == topic;
+        let known = self.queues.iter().position(is_it);
+        if known.is_none() {
+            self.queues.push(shared.queues.open_or_create(topic, queue_id).expect("a queue"));
+        }
+        let queue = &self.queues[known.unwrap_or(self.queues.len() - 1)];
         self.scratch.clear();
         self.made.clear();
         if let Some(properties) = send.properties {

@@ -352,7 +352,7 @@ mod tests {
             let Opened { mut log, reader, flusher, dispatch, queues, config, .. } = opened;
             let mut batch = AppendBatch::default();
             NewRecord { topic: "T", body: b"x", ..NewRecord::PLAIN }.encode(&mut batch.bytes).unwrap();
-            batch.push(0, queues.open_or_create("T", 0).unwrap(), 1, 0);
+            batch.push(0, &queues.open_or_create("T", 0).unwrap(), 1, 0);
             let appended = log.append(&mut batch, 1).unwrap();
             let poison = Poison::new();
             let parts = (poison.clone(), clock.clone());

@@ -28,6 +28,7 @@ use troupemq_codec::message::record::{BLANK_HEAD_BYTES, blank_head};
 
 use crate::commit_log::batch::{AppendBatch, PendingRecord};
 use crate::config::FlushMode;
+use crate::consume_queue::ConsumeQueue;
 use crate::error::StoreError;
 use crate::poison::Poison;
 use crate::preparer::{Prepared, Preparer};
@@ -241,15 +242,16 @@ impl CommitLog {
     /// Gives the records their offsets, and tells where in the batch their bytes are.
     fn assign(&self, batch: &mut AppendBatch, range: Range<usize>) -> Range<usize> {
         let at = self.position();
-        let records = &mut batch.records[range];
+        let AppendBatch { bytes, records, queues, .. } = batch;
+        let records = &mut records[range];
         let from = records.first().map_or(0, |record| record.start as usize);
         let to = records.last().map_or(from, |record| record.end());
         for record in records {
             let (start, end) = (record.start as usize, record.end());
-            record.queue_offset = take_offset(record);
+            record.queue_offset = take_offset(record, &queues[record.queue as usize]);
             record.log_offset = at + (start - from) as u64;
             let log_offset = i64::try_from(record.log_offset).expect("a log ends far below 2^63");
-            fill_holes(&mut batch.bytes[start..end], record.queue_offset, log_offset, self.last_store_ms);
+            fill_holes(&mut bytes[start..end], record.queue_offset, log_offset, self.last_store_ms);
         }
         from..to
     }
@@ -335,13 +337,13 @@ impl CommitLog {
     }
 }
 
-/// Takes the record's number out of its queue. A record without a unit takes none; Java stores 0 for it.
-fn take_offset(record: &PendingRecord) -> i64 {
+/// Takes the record's number out of `queue`, which counts it. A record without a unit takes none; Java stores 0 for it.
+fn take_offset(record: &PendingRecord, queue: &ConsumeQueue) -> i64 {
     if record.advance == 0 {
         return 0;
     }
-    let offset = record.queue.next_offset();
-    record.queue.assign_next_offset(offset + i64::from(record.advance));
+    let offset = queue.next_offset();
+    queue.assign_next_offset(offset + i64::from(record.advance));
     offset
 }
 

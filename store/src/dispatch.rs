@@ -150,7 +150,7 @@ impl DispatchWriter {
         let stored = batch.records.get(..appended.records).unwrap_or(&batch.records);
         // All units first: consumers wait for these, nobody waits for the index.
         for record in stored.iter().filter(|record| record.advance > 0) {
-            self.put_unit(record, batch.bytes_of(record))?;
+            self.put_unit(record, batch.queue_of(record), batch.bytes_of(record))?;
         }
         for numbered in &batch.numbered {
             if let (Numbers::Light(places), Some(record)) = (&numbered.numbers, stored.get(numbered.record)) {
@@ -163,7 +163,7 @@ impl DispatchWriter {
             let [unique_key, keys] = glance::keys(seen.properties);
             let (log_offset, store_timestamp_ms) = (record.log_offset, seen.store_timestamp_ms);
             let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
-            self.gather_keys(&record.queue, seen.sys_flag, &keys)?;
+            self.gather_keys(batch.queue_of(record), seen.sys_flag, &keys)?;
         }
         self.put_gathered()?;
         self.reached(appended.to);
@@ -221,8 +221,7 @@ impl DispatchWriter {
     }
 
     #[inline]
-    fn put_unit(&self, record: &PendingRecord, bytes: &[u8]) -> Result<(), StoreError> {
-        let queue = &record.queue;
+    fn put_unit(&self, record: &PendingRecord, queue: &ConsumeQueue, bytes: &[u8]) -> Result<(), StoreError> {
         let unit = Unit {
             queue_offset: record.queue_offset,
             log_offset: record.log_offset,

@@ -35,7 +35,7 @@ fn one(cast: &BrokerCast, topic: &str) -> (Append, Waiting<Done>) {
     let mut batch = AppendBatch::default();
     let record = NewRecord { topic, body: b"x", born_timestamp_ms: 1, ..NewRecord::PLAIN };
     record.encode(&mut batch.bytes).expect("a short message");
-    batch.push(0, cast.queues.get(topic, 0).expect("it was sent to"), 1, 0);
+    batch.push(0, &cast.queues.get(topic, 0).expect("it was sent to"), 1, 0);
     let (reply, waiting) = hold();
     let (queues, stages) = (Vec::new(), Stages::default());
     (Append { batch, queues, wait_for_disk: false, credit: None, stages, reply }, waiting)

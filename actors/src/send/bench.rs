@@ -281,7 +281,7 @@ impl Bench {
         let nanos = now.saturating_sub(self.stages.began);
         cast.slow_sends.note(&self.stages, now, wire.peer());
         cast.stats.put(messages, bytes, nanos);
-        count::count(cast, &self.slots, &self.batch.records[..stored], nanos / 1_000_000);
+        count::count(cast, &self.slots, (&self.batch, stored), nanos / 1_000_000);
         cast.stats.refused(messages_in(&self.batch.records[stored..]));
         wire.write(|out| {
             for slot in &self.slots {
@@ -488,10 +488,9 @@ impl Bench {
         let start = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes)?;
         self.waits_for_disk |= marks.waits;
-        // The batch keeps its queue alive until it is dispatched: one counter raised per message.
-        let (queue, tags_code) = match detour {
-            Some(detour) => (detour.queue, detour.tags_code),
-            None => (queue.units.clone(), tags_code_of(marks.tags)),
+        let (queue, tags_code) = match &detour {
+            Some(detour) => (&detour.queue, detour.tags_code),
+            None => (&queue.units, tags_code_of(marks.tags)),
         };
         self.batch.push(start, queue, 1, tags_code);
         self.number(light, properties_len);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use troupemq_store::{ConsumeQueue, PendingRecord};
+use troupemq_store::{AppendBatch, ConsumeQueue};
 
 use super::bench::{Slot, messages_in};
 use crate::cast::BrokerCast;
@@ -24,15 +24,17 @@ struct Got<'a> {
     calls: usize,
 }
 
-/// Counts the sends whose records were stored; each took so long.
-pub(super) fn count(cast: &BrokerCast, slots: &[Slot], stored: &[PendingRecord], took_ms: u64) {
+/// Counts the sends whose records were stored, the first ones of the batch; each took so long.
+pub(super) fn count(cast: &BrokerCast, slots: &[Slot], (batch, stored): (&AppendBatch, usize), took_ms: u64) {
+    let stored = &batch.records[..stored];
     let mut got: Vec<Got<'_>> = Vec::with_capacity(slots.len().min(TOGETHER_MAX));
     for slot in slots {
         let Some(records) = stored.get(slot.place.records.clone()) else { break };
         let Some(first) = records.first() else { continue };
         let bytes = records.iter().map(|record| record.end().saturating_sub(record.start as usize)).sum();
         let messages = messages_in(records);
-        match got.iter_mut().find(|got| Arc::ptr_eq(got.queue, &first.queue)) {
+        let queue = batch.queue_of(first);
+        match got.iter_mut().find(|got| Arc::ptr_eq(got.queue, queue)) {
             Some(got) => {
                 got.messages += messages;
                 got.bytes += bytes;
@@ -42,7 +44,7 @@ pub(super) fn count(cast: &BrokerCast, slots: &[Slot], stored: &[PendingRecord],
                 if got.len() == TOGETHER_MAX {
                     raise(cast, &mut got, took_ms);
                 }
-                got.push(Got { queue: &first.queue, messages, bytes, calls: 1 });
+                got.push(Got { queue, messages, bytes, calls: 1 });
             }
         }
     }

@@ -62,7 +62,7 @@ pub(super) fn encode(into: &mut AppendBatch, target: &Target<'_>, whole: &Piece<
     check_sizes(config, whole.body, properties_bytes + text_max_bytes(1))?;
     let start = into.bytes.len();
     record.encode(&mut into.bytes)?;
-    into.push(start, queue.units.clone(), advance, tags_code_of(properties.get(TAGS)));
+    into.push(start, &queue.units, advance, tags_code_of(properties.get(TAGS)));
     into.number_last(Numbers::InnerBase, properties_bytes);
     Ok(())
 }

@@ -101,7 +101,7 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
             }
         };
         let advance = u16::from(sys_flag::is_visible(message.record.sys_flag));
-        batch.push(start, units, advance, message.tags_code);
+        batch.push(start, &units, advance, message.tags_code);
         let light = light::queues_of(cast, &message.record);
         if !light.is_empty() {
             batch.number_last(light::numbers(&light), message.record.properties_len());

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - `records` are in order, without gaps, and cover `bytes`;
 //! - a record's holes (queue offset, log offset, store time) are zero until the log fills them;
+//! - a batch keeps the queues of its records alive, each counted once, not once for each record;
 //! - the buffers are used again: `clear` keeps their memory.
 
 use std::sync::Arc;
@@ -11,6 +12,9 @@ use bytes::BytesMut;
 
 use super::numbering::{Numbered, Numbers};
 use crate::consume_queue::ConsumeQueue;
+
+/// Queues that were pushed to last among which the next one is looked for; a batch may have one twice.
+const NEAR_QUEUES: usize = 16;
 
 /// What one `append` takes.
 #[derive(Debug, Default)]
@@ -21,6 +25,8 @@ pub struct AppendBatch {
     pub records: Vec<PendingRecord>,
     /// Those that tell their own offsets, in the order of the records.
     pub numbered: Vec<Numbered>,
+    /// The queues of the records.
+    pub(crate) queues: Vec<Arc<ConsumeQueue>>,
 }
 
 /// One record of a batch.
@@ -30,8 +36,8 @@ pub struct PendingRecord {
     pub start: u32,
     /// Bytes.
     pub len: u32,
-    /// Queue that counts it.
-    pub queue: Arc<ConsumeQueue>,
+    /// Which of the batch's queues counts it.
+    pub(crate) queue: u32,
     /// Offsets it takes in its queue: 1, the number of inner messages, or 0 for a record that gets no unit.
     pub advance: u16,
     /// What the unit carries for filters, or the time of delivery for a delayed message.
@@ -47,11 +53,12 @@ impl AppendBatch {
     ///
     /// # Panics
     /// If it does not begin where the record before ends, or the batch is longer than 4 GiB.
-    pub fn push(&mut self, start: usize, queue: Arc<ConsumeQueue>, advance: u16, tags_code: i64) {
+    pub fn push(&mut self, start: usize, queue: &Arc<ConsumeQueue>, advance: u16, tags_code: i64) {
         let before = self.records.last().map_or(0, PendingRecord::end);
         assert_eq!(start, before, "records of a batch stand back to back");
         let len = u32::try_from(self.bytes.len() - start).expect("a batch is bounded far below 4 GiB");
         let start = u32::try_from(start).expect("a batch is bounded far below 4 GiB");
+        let queue = self.place_of(queue);
         self.records.push(PendingRecord {
             start,
             len,
@@ -61,6 +68,17 @@ impl AppendBatch {
             log_offset: 0,
             queue_offset: 0,
         });
+    }
+
+    /// Which of its queues this one is; it takes it in if it has not had it lately.
+    fn place_of(&mut self, queue: &Arc<ConsumeQueue>) -> u32 {
+        let mut near = self.queues.iter().enumerate().rev().take(NEAR_QUEUES);
+        let known = near.find(|(_, known)| Arc::ptr_eq(known, queue)).map(|(place, _)| place);
+        let place = known.unwrap_or(self.queues.len());
+        if known.is_none() {
+            self.queues.push(Arc::clone(queue));
+        }
+        u32::try_from(place).expect("a batch is bounded far below 4 GiB")
     }
 
     /// Says that the record that was pushed last tells offsets, behind its `properties_bytes` of other properties.
@@ -84,11 +102,17 @@ impl AppendBatch {
         &self.bytes[record.start as usize..record.end()]
     }
 
+    /// The queue that counts `record`, one of this batch.
+    pub fn queue_of(&self, record: &PendingRecord) -> &Arc<ConsumeQueue> {
+        &self.queues[record.queue as usize]
+    }
+
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.records.clear();
         self.numbered.clear();
+        self.queues.clear();
     }
 }
 
@@ -96,5 +120,31 @@ impl PendingRecord {
     /// Byte behind the record in the batch.
     pub fn end(&self) -> usize {
         self.start as usize + self.len as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{QueueTable, StoreConfig};
+
+    #[test]
+    fn a_record_knows_its_queue_and_the_batch_counts_each_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = QueueTable::load(&StoreConfig::in_dir(dir.path())).unwrap();
+        let queues: Vec<_> = (0..40).map(|id| table.open_or_create("T", id).unwrap()).collect();
+        let held = |queue: &Arc<ConsumeQueue>| Arc::strong_count(queue);
+        let before = held(&queues[0]);
+        let mut batch = AppendBatch::default();
+        for queue in queues[..3].iter().cycle().take(300).chain(&queues) {
+            let start = batch.bytes.len();
+            batch.bytes.extend_from_slice(b"record");
+            batch.push(start, queue, 1, 0);
+        }
+        let told = batch.records.iter().map(|record| batch.queue_of(record).queue_id());
+        assert!(told.eq((0..3).cycle().take(300).chain(0..40)));
+        assert_eq!((batch.records.len(), batch.queues.len(), held(&queues[0])), (340, 40, before + 1));
+        batch.clear();
+        assert_eq!(held(&queues[0]), before);
     }
 }

@@ -91,8 +91,8 @@ pub(super) fn number(batch: &mut AppendBatch) -> Result<(), StoreError> {
     let mut bytes = BytesMut::with_capacity(batch.bytes.len() + 64 * numbered.len());
     let mut bases: BTreeMap<usize, i64> = BTreeMap::new();
     for (index, record) in batch.records.iter_mut().enumerate() {
-        let next =
-            bases.entry(Arc::as_ptr(&record.queue).addr()).or_insert_with(|| record.queue.next_offset());
+        let queue = &batch.queues[record.queue as usize];
+        let next = bases.entry(Arc::as_ptr(queue).addr()).or_insert_with(|| queue.next_offset());
         let base = *next;
         *next += i64::from(record.advance);
         let encoded = &batch.bytes[record.start as usize..record.end()];
@@ -177,7 +177,7 @@ mod tests {
         };
         let start = batch.bytes.len();
         record.encode(&mut batch.bytes).unwrap();
-        batch.push(start, Arc::clone(queue), advance, 0);
+        batch.push(start, queue, advance, 0);
         if let Some(numbers) = numbers {
             batch.number_last(numbers, record.properties_len());
         }

@@ -31,7 +31,7 @@ fn append(store: &mut Opened, lists: &[&str]) {
         let properties: &[&[u8]] = &[text.as_bytes()];
         let record = NewRecord { topic: "T", queue_id: 2, body: b"body", properties, ..NewRecord::PLAIN };
         record.encode(&mut batch.bytes).unwrap();
-        batch.push(start, Arc::clone(&queue), 1, 2_598_919);
+        batch.push(start, &queue, 1, 2_598_919);
         let place = |name| LightPlace::of(store.queues.open_light(name).unwrap());
         batch.number_last(Numbers::Light(list.split(',').map(place).collect()), text.len());
     }

@@ -25,7 +25,7 @@ fn append(store: &mut Opened, topic: &str, count: usize) -> Vec<u64> {
         let record =
             NewRecord { topic, body: b"body", properties: &[b"TAGS\x01TagA\x02"], ..NewRecord::PLAIN };
         record.encode(&mut batch.bytes).unwrap();
-        batch.push(start, Arc::clone(&queue), 1, 2_598_919);
+        batch.push(start, &queue, 1, 2_598_919);
     }
     store.log.append(&mut batch, 1_000).unwrap();
     batch.records.iter().map(|record| record.log_offset).collect()
@@ -89,7 +89,7 @@ fn a_unit_that_lost_its_end_has_nothing_of_another_message() {
     let record =
         NewRecord { topic: "T", body: b"body", properties: &[b"TAGS\x01TagA\x02"], ..NewRecord::PLAIN };
     record.encode(&mut batch.bytes).unwrap();
-    batch.push(0, queue, 1, 2_598_919);
+    batch.push(0, &queue, 1, 2_598_919);
     store.log.append(&mut batch, 2_000).unwrap();
     dispatch_all(&mut store);
     drop(store);
@@ -116,7 +116,7 @@ fn a_unit_that_lost_its_end_hides_no_extension_that_is_lost() {
         for now_ms in stored_ms {
             let mut batch = AppendBatch::default();
             NewRecord { topic: "T", body: b"x", ..NewRecord::PLAIN }.encode(&mut batch.bytes).unwrap();
-            batch.push(0, Arc::clone(&queue), 1, 0);
+            batch.push(0, &queue, 1, 0);
             store.log.append(&mut batch, now_ms).unwrap();
         }
         let Opened { reader, dispatch, .. } = store;

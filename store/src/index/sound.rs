@@ -160,7 +160,7 @@ mod tests {
             NewRecord { topic: "T", body: b"x", properties, ..NewRecord::PLAIN }
                 .encode(&mut batch.bytes)
                 .unwrap();
-            batch.push(0, queue.clone(), 1, 0);
+            batch.push(0, &queue, 1, 0);
             log.append(&mut batch, 1).unwrap();
         }
         lacks(&reader, 0, reader.wrote_to())

@@ -85,7 +85,7 @@ fn push(batch: &mut AppendBatch, topic: &str, body: &[u8], queue: &Arc<crate::Co
     let mut encoded = BytesMut::new();
     record.encode(&mut encoded).unwrap();
     batch.bytes.extend_from_slice(&encoded);
-    batch.push(start, Arc::clone(queue), 1, 0);
+    batch.push(start, queue, 1, 0);
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn fill(opened: &mut Opened, numbers: std::ops::Range<u64>, has_key: impl Fn(u64
         NewRecord { topic: TOPIC, body: &[7; 200], properties, ..NewRecord::PLAIN }
             .encode(&mut batch.bytes)
             .unwrap();
-        batch.push(0, queue.clone(), 1, 0);
+        batch.push(0, &queue, 1, 0);
         let appended = opened.log.append(&mut batch, 1).unwrap();
         opened.dispatch.dispatch(&batch, &appended).unwrap();
     }

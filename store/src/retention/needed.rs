@@ -122,7 +122,7 @@ mod tests {
         let record = NewRecord { topic, queue_id, body: &[1; 8_000], properties: &[], ..NewRecord::PLAIN };
         let mut batch = AppendBatch::default();
         record.encode(&mut batch.bytes).unwrap();
-        batch.push(0, queue, 1, code);
+        batch.push(0, &queue, 1, code);
         let appended = store.log.append(&mut batch, NOW_MS).unwrap();
         store.dispatch.dispatch(&batch, &appended).unwrap();
         (batch.records[0].log_offset, batch.records[0].queue_offset)

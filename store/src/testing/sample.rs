@@ -48,7 +48,7 @@ impl Sample {
         };
         let start = batch.bytes.len();
         record.encode(&mut batch.bytes).expect("a sample is short");
-        batch.push(start, Arc::clone(queue), 1, 2_598_919);
+        batch.push(start, queue, 1, 2_598_919);
     }
 }
 

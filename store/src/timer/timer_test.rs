@@ -70,7 +70,7 @@ impl Bench {
         let record = NewRecord { topic: TIMER_TOPIC, body: b"body", properties: &[], ..NewRecord::PLAIN };
         let mut batch = AppendBatch::default();
         record.encode(&mut batch.bytes).unwrap();
-        batch.push(0, queue, 1, 0);
+        batch.push(0, &queue, 1, 0);
         let appended = self.store.log.append(&mut batch, stored_ms).unwrap();
         self.store.dispatch.dispatch(&batch, &appended).unwrap();
         let record = &batch.records[0];
