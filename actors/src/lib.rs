@@ -18,9 +18,11 @@ pub mod commit_log;
 pub mod config;
 pub mod credits;
 pub mod delayed;
+mod deliverer;
 pub mod detour;
 pub mod directory;
 pub mod dispatcher;
+mod feed;
 pub mod filters;
 pub mod flush;
 #[cfg(test)]

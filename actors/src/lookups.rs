@@ -1,8 +1,7 @@
 //! `Lookups`: where single old messages are read, by their place or by their key.
 //!
 //! Invariants:
-//! - a page of the log or of the index that is not in memory is first touched on a thread that may wait, never on an
-//!   arbiter;
+//! - what is not in memory of the log, the index or a queue is read on a thread that may wait, never on an arbiter;
 //! - a bounded number run at a time, so that no tool takes all threads that may wait;
 //! - the number of those that wait is bounded; one more is refused.
 
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use troupemq_codec::ResponseCode;
-use troupemq_store::LogReader;
+use troupemq_store::{Cold, ConsumeQueue, LogReader, StoreError, Unit};
 
 use crate::net::Refusal;
 use crate::query;
@@ -55,17 +54,44 @@ impl Lookups {
         looked.await.map_err(|_| Refusal::gone("the look-up"))
     }
 
+    /// Runs a search of the store on a thread that may wait.
+    ///
+    /// # Errors
+    /// If too many wait already, or the disk cannot read what is searched.
+    pub async fn search<T: Send + 'static>(
+        &self,
+        search: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let unreadable = |error: StoreError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
+        self.run(search).await?.map_err(unreadable)
+    }
+
+    /// The unit that holds the message with this offset.
+    ///
+    /// # Errors
+    /// If it is not in memory and too many look-ups wait already, or the disk cannot read it.
+    pub async fn unit(&self, queue: &Arc<ConsumeQueue>, queue_offset: i64) -> Result<Option<Unit>, Refusal> {
+        match queue.read_now(queue_offset, 1) {
+            Ok(units) => Ok(units.first().copied()),
+            Err(Cold) => {
+                let queue = queue.clone();
+                self.search(move || queue.read_unit(queue_offset)).await
+            }
+        }
+    }
+
     /// The whole record that begins at `log_offset`; none if no record begins there.
     ///
     /// # Errors
     /// If too many look-ups wait already, or the disk cannot read it.
     pub async fn record(&self, log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, Refusal> {
-        let log = log.clone();
-        let read = match query::is_near(&log, log_offset) {
-            true => query::near_record(&log, log_offset),
-            false => self.run(move || query::fetch_record(&log, log_offset)).await?,
-        };
-        read.map_err(|error| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string()))
+        match query::record_now(log, log_offset) {
+            Ok(record) => Ok(record),
+            Err(Cold) => {
+                let log = log.clone();
+                self.search(move || query::fetch_record(&log, log_offset)).await
+            }
+        }
     }
 }
 

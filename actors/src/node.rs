@@ -79,6 +79,8 @@ mod topic_test;
 #[cfg(test)]
 mod transaction_test;
 #[cfg(test)]
+mod units_test;
+#[cfg(test)]
 mod unnoted_test;
 #[cfg(test)]
 mod unreadable_test;

@@ -165,7 +165,7 @@ pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, came: &Came<'_>, vi
     let Ok(resolved) = check::resolve(cast, &wire.link, view.code, &pull) else {
         return take_in(wire, cast, came.command(view));
     };
-    let reading = read(cast, &resolved, &pull, false);
+    let (reading, bounds) = read(cast, &resolved, &pull, false);
     if reading.count > 0 && !reading.is_cold() {
         let asked = Asked {
             opaque: view.opaque,
@@ -183,7 +183,9 @@ pub(crate) fn first(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, came: &Came<'_>, vi
     }
     let request = came.command(view);
     match request.header() {
-        Ok(header) => settle(wire, cast, parcel(wire, (request, header), resolved), reading),
+        Ok(header) => {
+            settle(wire, cast, parcel(wire, (request, header), resolved), (reading, bounds));
+        }
         Err(unreadable) => reply::refuse(wire, &request, Refusal::from(unreadable).into()),
     }
 }
@@ -322,11 +324,15 @@ fn serve(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, parcel: Box<Parcel>) {
 }
 
 /// Does what follows from what a pull found.
-fn settle(wire: &Rc<Wire>, cast: &Arc<BrokerCast>, mut parcel: Box<Parcel>, reading: Reading) {
+fn settle(
+    wire: &Rc<Wire>,
+    cast: &Arc<BrokerCast>,
+    mut parcel: Box<Parcel>,
+    (reading, bounds): (Reading, Bounds),
+) {
     if reading.is_cold() && !parcel.is_warm {
         parcel.is_warm = true;
         cast.stats.cold_pull();
-        let bounds = bounds(cast, parcel.header.messages_max);
         // Where the units must be read first, what they speak of is not known: then as much as one pull brings.
         let bytes = match reading.lacks_units {
             true => bounds.far.1,
@@ -376,7 +382,8 @@ fn bounds(cast: &BrokerCast, messages_max: i32) -> Bounds {
     Bounds { now_s, ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, messages_max) }
 }
 
-fn read(cast: &BrokerCast, about: &check::Resolved, pull: &PullView<'_>, is_warm: bool) -> Reading {
+/// What a pull finds, and the bounds within which it was looked for.
+fn read(cast: &BrokerCast, about: &check::Resolved, pull: &PullView<'_>, is_warm: bool) -> (Reading, Bounds) {
     let began = cast.clock().nanos();
     let bounds = Bounds { is_warm, ..bounds(cast, pull.messages_max) };
     let source = Source { units: &about.queue.units, log: &cast.log, selects: &about.selects, bounds };
@@ -384,7 +391,7 @@ fn read(cast: &BrokerCast, about: &check::Resolved, pull: &PullView<'_>, is_warm
     let took = cast.clock().nanos().saturating_sub(began);
     cast.stats.read_took(took);
     reading.took_ms = took / 1_000_000;
-    reading
+    (reading, bounds)
 }
 
 /// Whether a pull that was woken by what it does not select is held on: its filter looks at more than a unit

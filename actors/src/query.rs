@@ -14,7 +14,7 @@ use troupemq_codec::message::properties::{KEY_SEPARATOR, KEYS, UNIQ_KEY};
 use troupemq_codec::request::{QueryMessageHeader, QueryMessageReplyHeader, ViewMessageByIdHeader};
 use troupemq_codec::{Command, ResponseCode};
 use troupemq_store::index::{QUERY_ENTRIES_MAX, QUERY_LOOKS_MAX};
-use troupemq_store::{IndexReader, KeyQuery, LogReader, StoreError};
+use troupemq_store::{Cold, IndexReader, KeyQuery, LogReader, StoreError};
 
 use crate::cast::BrokerCast;
 use crate::dispatcher::Settle;
@@ -22,10 +22,12 @@ use crate::net::{Answer, Call, Refusal};
 
 /// Bytes of an answer; a query that finds more returns the oldest that fit.
 const BODY_MAX_BYTES: usize = 8 << 20;
-/// Bytes at the end of the log that are in memory: they were written a moment ago.
-const NEAR_BYTES: u64 = 64 << 20;
 /// Bytes a record begins with that tell its size.
 const SIZE_BYTES: usize = 4;
+/// Longest record that is copied on an arbiter.
+const NOW_MAX_BYTES: usize = 64 << 10;
+/// Longest record that is looked up: what says it is longer is none, and takes no memory.
+const RECORD_MAX_BYTES: usize = 64 << 20;
 
 /// QUERY_MESSAGE: messages of a topic with a key.
 pub async fn query_message(cast: &BrokerCast, call: &Call) -> Answer {
@@ -45,8 +47,7 @@ pub async fn query_message(cast: &BrokerCast, call: &Call) -> Answer {
         let query = KeyQuery { topic: &topic, key: &key, max, begin_ms, end_ms };
         with_key(&log, &index, &query)
     };
-    let unreadable = |error: StoreError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
-    let (body, is_cut) = cast.lookups.run(look).await?.map_err(unreadable)?;
+    let (body, is_cut) = cast.lookups.search(look).await?;
     let (updated_ms, updated_to) = cast.index.last_entry().unwrap_or((0, 0));
     let reply = QueryMessageReplyHeader {
         index_updated_ms: updated_ms,
@@ -115,57 +116,46 @@ pub async fn record(cast: &BrokerCast, log_offset: i64) -> Result<Option<Bytes>,
     }
 }
 
-/// Whether what stands at a place of the log is so new that it is in memory.
-pub fn is_near(log: &LogReader, log_offset: u64) -> bool {
-    log_offset.saturating_add(NEAR_BYTES) >= log.wrote_to()
-}
-
 /// The whole record that begins at `log_offset`, wherever it is; none if no record begins there. Waits for the disk.
 ///
 /// # Errors
 /// If the disk cannot read it.
 pub fn fetch_record(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, StoreError> {
-    log.fetch(log_offset, SIZE_BYTES)?;
-    if let Some(size) = size_at(log, log_offset) {
-        log.fetch(log_offset, size)?;
-    }
-    Ok(record_at(log, log_offset))
+    record_by(log, log_offset, |len| log.read(log_offset, len))
 }
 
-/// The same for a near one: it is in memory, unless the broker has just started.
+/// The same if that waits for no disk. A long one is left to those who wait: to copy it takes a while too.
 ///
 /// # Errors
-/// If the disk cannot read it.
-pub fn near_record(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, StoreError> {
-    log.ready(log_offset, SIZE_BYTES)?;
-    if let Some(size) = size_at(log, log_offset) {
-        log.ready(log_offset, size)?;
-    }
-    Ok(record_at(log, log_offset))
+/// If it is not in memory.
+pub fn record_now(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, Cold> {
+    record_by(
+        log,
+        log_offset,
+        |len| if len > NOW_MAX_BYTES { Err(Cold) } else { log.read_now(log_offset, len) },
+    )
 }
 
-/// The whole record that begins at `log_offset` and is in memory; none if no record begins there.
-fn record_at(log: &LogReader, log_offset: u64) -> Option<Bytes> {
+/// The whole record that begins at `log_offset`, of which `read` gives the first bytes.
+fn record_by<E>(
+    log: &LogReader,
+    log_offset: u64,
+    read: impl Fn(usize) -> Result<Option<Vec<u8>>, E>,
+) -> Result<Option<Bytes>, E> {
     if log_offset < log.min_offset() || log_offset >= log.wrote_to() {
-        return None;
+        return Ok(None);
     }
-    let size = size_at(log, log_offset)?;
-    let end = log_offset.checked_add(u64::try_from(size).ok()?)?;
-    if end > log.wrote_to() {
-        return None;
+    let head = read(SIZE_BYTES)?.unwrap_or_default();
+    let size = head.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    if !(SIZE_BYTES..=RECORD_MAX_BYTES).contains(&size) {
+        return Ok(None);
     }
-    let bytes = log.slice(log_offset, size)?;
-    let record = RecordView::parse(&bytes).ok()?;
+    let Some(bytes) = read(size)? else { return Ok(None) };
+    let Ok(record) = RecordView::parse(&bytes) else { return Ok(None) };
     let is_here = u64::try_from(record.log_offset()) == Ok(log_offset) && record.total_size() == size;
-    (is_here && record.body_is_intact()).then_some(bytes)
-}
-
-/// Bytes of the record that begins there, if one does.
-fn size_at(log: &LogReader, log_offset: u64) -> Option<usize> {
-    let size = log.look(log_offset, SIZE_BYTES, |bytes| {
-        bytes.first_chunk::<SIZE_BYTES>().map(|word| u32::from_be_bytes(*word))
-    });
-    usize::try_from(size??).ok()
+    let is_whole = is_here && record.body_is_intact();
+    Ok(is_whole.then(|| Bytes::from(bytes)))
 }
 
 fn has_key(bytes: &[u8], topic: &str, key: &str) -> bool {

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use troupemq_store::{ConsumeQueue, LogReader, Unit};
+use troupemq_store::{ConsumeQueue, LogReader, StoreError, Unit};
 
 use crate::cast::BrokerCast;
 
@@ -107,18 +107,16 @@ impl Resident<'_> {
     }
 }
 
-/// The record of a unit of a queue, read at once; none if there is none, or another one, or the disk cannot read it.
-pub fn record_of(log: &LogReader, queue: &ConsumeQueue, unit: &Unit) -> Option<Bytes> {
+/// The record of a unit of a queue; none if there is none, or another one. Waits for the disk.
+///
+/// # Errors
+/// If the disk cannot read it.
+pub fn record_of(log: &LogReader, queue: &ConsumeQueue, unit: &Unit) -> Result<Option<Vec<u8>>, StoreError> {
     if unit.is_hole() {
-        return None;
+        return Ok(None);
     }
-    let len = usize::try_from(unit.size).ok()?;
-    if let Err(error) = log.ready(unit.log_offset, len) {
-        tracing::error!(%error, log_offset = unit.log_offset, "a message cannot be read from the disk");
-        return None;
-    }
-    let bytes = log.slice(unit.log_offset, len)?;
-    is_own(queue, unit, &bytes).then_some(bytes)
+    let bytes = log.read(unit.log_offset, usize::try_from(unit.size).unwrap_or(usize::MAX))?;
+    Ok(bytes.filter(|bytes| is_own(queue, unit, bytes)))
 }
 
 /// Whether these bytes are the record that a unit speaks of; tells of a unit that is damaged.

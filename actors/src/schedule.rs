@@ -7,6 +7,8 @@
 //!   topic was deleted, is passed over with a warning;
 //! - one that the disk cannot read now is left behind by those that follow, and tried again after a pause that grows,
 //!   also after a start, for as long as the log has it;
+//! - units that are not in memory are read by a thread that may wait, and a level whose units the disk cannot read now
+//!   holds up no other, see `feed`;
 //! - a unit from before the start is believed only what its record says: it delivers no other message, is not early
 //!   and holds nothing up;
 //! - its places are on disk a second or two after they changed, once the log is, and at an orderly stop; what was
@@ -17,7 +19,9 @@
 pub mod levels;
 mod look_up;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult};
@@ -29,6 +33,8 @@ use troupemq_store::tables::TableFile;
 use crate::cast::BrokerCast;
 use crate::commit_log::MAILBOX;
 use crate::delayed::{self, BATCH_BYTES, Before, Leaving, Outcome};
+use crate::deliverer::{Later, Stopping};
+use crate::feed::{Fed, Feed};
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::saving::{Saving, in_background};
@@ -115,12 +121,17 @@ pub struct Schedule {
     /// Places that may be saved.
     ready: Option<DelayOffsetTable>,
     delivers: bool,
+    /// The units of each level, by the number of its queue.
+    feeds: BTreeMap<i32, Feed>,
+    /// The next look, if it is later.
+    later: Later,
     /// The level that is looked at first, from 0 on; the next time it is the next one.
     turn: i32,
     /// What may have been delivered before the start without being noted; none until that is known.
     before: Option<Before>,
-    stops: Option<Held<()>>,
-    stopped: bool,
+    /// Levels of which that is not known, as the disk could not read what comes next in them.
+    unknown: BTreeSet<i32>,
+    stopping: Stopping,
 }
 
 impl Schedule {
@@ -152,10 +163,12 @@ impl Schedule {
             noted: None,
             ready: None,
             delivers: false,
+            feeds: BTreeMap::new(),
+            later: Later::default(),
             turn: 0,
             before: None,
-            stops: None,
-            stopped: false,
+            unknown: BTreeSet::new(),
+            stopping: Stopping::default(),
         }
     }
 
@@ -174,7 +187,10 @@ impl Schedule {
             if from >= queue.max_offset() || found.due.len() >= BATCH_MAX {
                 continue;
             }
-            let units = queue.units(from, TAKEN_MAX);
+            let units = self.feeds.entry(queue.queue_id()).or_default().look(&queue, from, TAKEN_MAX);
+            if self.unknown.contains(&level) {
+                continue;
+            }
             let Some((next, next_ms)) = self.places.take(level, units, now_ms, &mut found.due) else {
                 continue;
             };
@@ -191,25 +207,52 @@ impl Schedule {
         (found, again_ms.max(LOOK_SOONEST_MS))
     }
 
-    /// The time from which deliveries may not be noted: when the first message was due that is not passed.
-    fn unsure_from_ms(&self) -> Option<i64> {
-        let first_due = |level: i32| {
-            let queue = self.cast.queues.get(SCHEDULE_TOPIC, level - 1)?;
+    /// The time from which deliveries may not be noted: when the first message was due that is not passed. Nothing
+    /// while a thread reads which that is; a level of which the disk cannot read that is left for later.
+    fn unsure_from_ms(&mut self) -> Poll<Option<i64>> {
+        let (mut due, mut is_ready) = (Vec::new(), true);
+        self.unknown.clear();
+        for level in self.places.levels() {
+            let Some(queue) = self.cast.queues.get(SCHEDULE_TOPIC, level - 1) else { continue };
             let from = self.places.place(level, queue.min_offset(), queue.max_offset());
-            queue.unit(from).map(|unit| unit.tags_code)
-        };
+            let feed = self.feeds.entry(queue.queue_id()).or_default();
+            let first = feed.look(&queue, from, 1).next();
+            match first {
+                Some(unit) => due.push(unit.tags_code),
+                None if feed.has_failed() => _ = self.unknown.insert(level),
+                None => is_ready &= !feed.lacks(),
+            }
+        }
         let now_ms = self.cast.now_ms();
-        self.places.levels().filter_map(first_due).filter(|due_ms| *due_ms <= now_ms).min()
+        let first_due = || due.into_iter().filter(|due_ms| *due_ms <= now_ms).min();
+        if is_ready { Poll::Ready(first_due()) } else { Poll::Pending }
+    }
+
+    /// Whether the disk reads what comes next in a level of which it is not known what was delivered before the start.
+    fn knows_more(&self) -> bool {
+        let is_read = |level: &i32| self.feeds.get(&(level - 1)).is_some_and(|feed| !feed.has_failed());
+        self.unknown.iter().any(is_read)
     }
 
     /// Begins to find out what was delivered before the start, if there is something to find out.
     fn look_back(&mut self, context: &mut Context<Schedule>) {
+        self.before = None;
         match self.unsure_from_ms() {
-            None => self.before = Some(Before::default()),
-            Some(from_ms) => {
+            Poll::Ready(None) => self.before = Some(Before::default()),
+            Poll::Ready(Some(from_ms)) => {
                 self.delivers = true;
                 actix::spawn(look_back(self.cast.clone(), from_ms, context.address()));
             }
+            Poll::Pending => self.look_in(context, LOOK_EVERY_MS),
+        }
+        self.fetch_all(context);
+    }
+
+    /// Has threads read what the levels lack.
+    fn fetch_all(&mut self, context: &mut Context<Schedule>) {
+        let lacking = self.feeds.iter().filter(|(_, feed)| feed.lacks()).map(|(queue_id, _)| *queue_id);
+        for queue_id in lacking.collect::<Vec<_>>() {
+            self.fetch(queue_id, context);
         }
     }
 
@@ -250,8 +293,8 @@ impl Schedule {
         }
     }
 
-    fn look_in(&self, context: &mut Context<Schedule>, ms: i64) {
-        context.notify_later(Look, Duration::from_millis(ms.unsigned_abs()));
+    fn look_in(&mut self, context: &mut Context<Schedule>, ms: i64) {
+        self.later.look_in(context, Look, ms);
     }
 
     fn table(&self) -> DelayOffsetTable {
@@ -296,13 +339,6 @@ impl Schedule {
         self.saving.again();
         self.save(context);
     }
-
-    /// Nothing is being stored any more.
-    fn stop(&mut self) {
-        if let Some(held) = self.stops.take() {
-            held.answer(());
-        }
-    }
 }
 
 impl Actor for Schedule {
@@ -315,24 +351,41 @@ impl Actor for Schedule {
     }
 }
 
+impl Fed for Schedule {
+    fn feed(&mut self, queue_id: i32) -> &mut Feed {
+        self.feeds.entry(queue_id).or_default()
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.cast.now_ms()
+    }
+
+    fn fed(&mut self, context: &mut Context<Schedule>) {
+        if !self.delivers && !self.stopping.is_asked() {
+            self.look_in(context, LOOK_SOONEST_MS);
+        }
+    }
+}
+
 impl Handler<Look> for Schedule {
     type Result = ();
 
     fn handle(&mut self, _: Look, context: &mut Context<Schedule>) {
-        if self.stopped || self.delivers {
+        if self.stopping.is_asked() || self.delivers {
             return;
         }
-        if self.before.is_none() {
+        if self.before.is_none() || self.knows_more() {
             self.look_back(context);
         }
-        if self.delivers {
+        if self.delivers || self.before.is_none() {
             return;
         }
         let (found, again_ms) = self.look();
+        self.fetch_all(context);
         if found.due.is_empty() && found.next.is_empty() {
             // Whatever was due before the start is passed, but for what cannot be read.
             let before = self.before.get_or_insert_default();
-            if !self.places.has_left() {
+            if !self.places.has_left() && self.unknown.is_empty() {
                 before.forget();
             }
             return self.look_in(context, again_ms);
@@ -354,8 +407,8 @@ impl Handler<Delivered> for Schedule {
         self.changed |= outcome.passed > 0;
         looked_up.into_iter().for_each(|one| self.places.looked_up(one));
         self.pass(&due, &outcome);
-        if self.stopped {
-            self.stop();
+        if self.stopping.is_asked() {
+            self.stopping.is_idle();
         } else if outcome.passed < due.len() {
             self.look_in(context, AGAIN_AFTER_MS);
         } else {
@@ -370,7 +423,7 @@ impl Handler<LookedBack> for Schedule {
     fn handle(&mut self, LookedBack(before): LookedBack, context: &mut Context<Schedule>) {
         self.delivers = false;
         self.before = Some(before);
-        if self.stopped { self.stop() } else { context.notify(Look) }
+        if self.stopping.is_asked() { self.stopping.is_idle() } else { context.notify(Look) }
     }
 }
 
@@ -378,13 +431,7 @@ impl Handler<StopSchedule> for Schedule {
     type Result = MessageResult<StopSchedule>;
 
     fn handle(&mut self, _: StopSchedule, _: &mut Context<Schedule>) -> Self::Result {
-        let (held, waiting) = hold();
-        self.stopped = true;
-        self.stops = Some(held);
-        if !self.delivers {
-            self.stop();
-        }
-        MessageResult(waiting)
+        MessageResult(self.stopping.ask(!self.delivers))
     }
 }
 

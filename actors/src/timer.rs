@@ -10,12 +10,14 @@
 //! - a message waits on in the log: one that waits longer than the log keeps messages is stored anew in time;
 //! - while entering or delivering is switched off, what waits for it stays where it is.
 //!
-//! Contents: `admit` who waits, `enqueue` what a message says, `enter` into the wheel, `dequeue` the open slots,
-//! `deliver` out of it, `recall`, `again` what the disk could not read, `metrics` the file that tells how many wait.
+//! Contents: `admit` who waits, `coming` what is not entered yet, `enqueue` what a message says, `enter` into the
+//! wheel, `dequeue` the open slots, `deliver` out of it, `recall`, `again` what the disk could not read, `metrics` the
+//! file that tells how many wait.
 
 pub mod admit;
 mod again;
 pub mod answers;
+mod coming;
 pub mod deliver;
 pub mod dequeue;
 pub mod enqueue;
@@ -35,11 +37,14 @@ use troupemq_store::{StoreError, Unit};
 use crate::cast::BrokerCast;
 use crate::commit_log::MAILBOX;
 use crate::delayed::{BATCH_BYTES, Before, Outcome, pause_ms};
+use crate::deliverer::{Later, Stopping};
+use crate::feed::{Fed, Feed};
 use crate::held::{Held, Waiting as Awaiting, hold};
 use crate::net::Refusal;
 use crate::saving::{Saving, in_background};
 use again::Again;
-use deliver::{Loaded, READ_MAX, Unread, Unsure, Wanted};
+use coming::TIMER_QUEUE;
+use deliver::{Loaded, Unread, Unsure, Wanted};
 use dequeue::{OpenSlots, Waiting};
 use enqueue::{Marker, Said};
 use metrics::{Counting, Metrics};
@@ -136,6 +141,10 @@ pub struct Timer {
     cast: Arc<BrokerCast>,
     store: TimerStore,
     open: OpenSlots,
+    /// The messages of the timer topic.
+    feed: Feed,
+    /// The next look, if it is later.
+    later: Later,
     unread: Unread,
     /// What the disk could not read.
     again: Again,
@@ -154,8 +163,7 @@ pub struct Timer {
     /// A check point, and how far the log must be on the disk before it may be noted.
     noted: Option<(TimerCheckpoint, u64)>,
     metrics: Metrics,
-    stops: Option<Held<()>>,
-    stopped: bool,
+    stopping: Stopping,
 }
 
 impl Timer {
@@ -167,6 +175,8 @@ impl Timer {
             open: OpenSlots::new(store.read_to_ms()),
             cast,
             store,
+            feed: Feed::default(),
+            later: Later::default(),
             unread: Unread::default(),
             again: Again::default(),
             failed: 0,
@@ -179,28 +189,13 @@ impl Timer {
             saved: None,
             noted: None,
             metrics,
-            stops: None,
-            stopped: false,
+            stopping: Stopping::default(),
         }
-    }
-
-    /// Messages of the timer topic that are to be entered now, at most `max`.
-    fn new_units(&mut self, max: usize) -> Vec<Unit> {
-        if self.cast.config.load().timer_stop_enqueue { Vec::new() } else { self.not_entered(max) }
-    }
-
-    /// Messages of the timer topic that are not entered, at most `max`.
-    fn not_entered(&mut self, max: usize) -> Vec<Unit> {
-        let Some(queue) = self.cast.queues.get(TIMER_TOPIC, 0) else { return Vec::new() };
-        if self.store.next_queue_offset() < queue.min_offset() {
-            self.store.entered(queue.min_offset());
-        }
-        queue.units(self.store.next_queue_offset(), max).collect()
     }
 
     /// What is to be read now.
     fn wanted(&mut self, now_ms: i64) -> Result<Wanted, StoreError> {
-        let mut wanted = Wanted { new: self.new_units(READ_MAX), ..Wanted::default() };
+        let mut wanted = Wanted { new: self.new_units(), ..Wanted::default() };
         if !self.unread.is_empty() {
             wanted.unread = std::mem::take(&mut self.unread);
             return Ok(wanted);
@@ -280,8 +275,7 @@ impl Timer {
         }
         self.open.opened_to(self.store.read_to_ms());
         self.open.close_before(self.store.read_to_ms());
-        if self.store.next_slot(self.store.read_to_ms(), now_ms)?.is_none() && self.not_entered(1).is_empty()
-        {
+        if self.store.next_slot(self.store.read_to_ms(), now_ms)?.is_none() && self.not_entered().is_none() {
             // Whatever was due before the start is passed.
             self.before.get_or_insert_default().forget();
             self.store.forget_rounds();
@@ -297,19 +291,19 @@ impl Timer {
         self.look_in(context, pause_ms);
     }
 
-    fn look_in(&self, context: &mut Context<Timer>, ms: i64) {
-        context.notify_later(Look, Duration::from_millis(ms.unsigned_abs()));
+    fn look_in(&mut self, context: &mut Context<Timer>, ms: i64) {
+        self.later.look_in(context, Look, ms);
     }
 
     /// Delivers what is due, or waits until something is.
     fn go_on(&mut self, context: &mut Context<Timer>) {
-        if self.stopped {
-            return self.stop();
+        if self.stopping.is_asked() {
+            return self.stopping.is_idle();
         }
         let now_ms = self.cast.now_ms();
         let due = self.due(now_ms);
         if due.is_empty() {
-            if !self.unread.is_empty() || !self.new_units(1).is_empty() {
+            if !self.unread.is_empty() || (self.has_new() && !self.feed.waits(now_ms)) {
                 return context.notify(Look);
             }
             if let Err(error) = self.finish(now_ms) {
@@ -329,7 +323,7 @@ impl Timer {
     /// What may have been delivered without being noted; none if nothing may.
     fn unsure(&mut self) -> Result<Option<Unsure>, StoreError> {
         let (from_ms, now_ms) = (self.store.read_to_ms(), self.cast.now_ms());
-        let first = self.not_entered(1).first().map(|unit| unit.log_offset);
+        let first = self.not_entered();
         let slot_ms = self.store.next_slot(from_ms, now_ms + 1)?;
         let slot = slot_ms.map(|slot_ms| self.store.slot(slot_ms)).transpose()?;
         Ok((slot.is_some() || first.is_some()).then_some(Unsure { from_ms, first, slot }))
@@ -351,7 +345,7 @@ impl Timer {
         }
         let Some(checkpoint) = self.saved.filter(|_| self.saving.begins()) else { return };
         let flusher = self.store.flusher().clone();
-        let counting = if self.stopped { self.counting() } else { None };
+        let counting = if self.stopping.is_asked() { self.counting() } else { None };
         in_background(
             context,
             move || {
@@ -365,7 +359,7 @@ impl Timer {
                 for waiter in timer.saving.ended(&saved) {
                     waiter.answer(saved.clone());
                 }
-                if timer.stopped {
+                if timer.stopping.is_asked() {
                     timer.save(context);
                 }
             },
@@ -381,7 +375,7 @@ impl Timer {
     }
 
     fn save_metrics(&mut self, _: &mut Context<Timer>) {
-        if self.stopped || !self.metrics.is_due(self.cast.now_ms()) {
+        if self.stopping.is_asked() || !self.metrics.is_due(self.cast.now_ms()) {
             return;
         }
         if let Some(counting) = self.counting() {
@@ -412,13 +406,6 @@ impl Timer {
             }
         });
     }
-
-    /// Nothing is being stored any more.
-    fn stop(&mut self) {
-        if let Some(held) = self.stops.take() {
-            held.answer(());
-        }
-    }
 }
 
 impl Actor for Timer {
@@ -438,7 +425,7 @@ impl Handler<Look> for Timer {
     type Result = ();
 
     fn handle(&mut self, _: Look, context: &mut Context<Timer>) {
-        if self.stopped || self.busy {
+        if self.stopping.is_asked() || self.busy {
             return;
         }
         if self.before.is_none() {
@@ -459,8 +446,11 @@ impl Handler<Look> for Timer {
             Ok(wanted) => wanted,
             Err(error) => return self.wait_for_disk(&error, context),
         };
+        self.fetch(TIMER_QUEUE, context);
         if wanted.is_empty() {
-            self.entered_ms = self.entered_ms.max(now_ms);
+            if !self.is_reading_new() {
+                self.entered_ms = self.entered_ms.max(now_ms);
+            }
             return self.go_on(context);
         }
         self.busy = true;
@@ -521,8 +511,8 @@ impl Handler<Delivered> for Timer {
                 false => self.open.put_back(waiting),
             }
         }
-        if self.stopped {
-            self.stop();
+        if self.stopping.is_asked() {
+            self.stopping.is_idle();
         } else if is_stuck {
             self.look_in(context, AGAIN_AFTER_MS);
         } else {
@@ -535,13 +525,7 @@ impl Handler<StopTimer> for Timer {
     type Result = MessageResult<StopTimer>;
 
     fn handle(&mut self, _: StopTimer, _: &mut Context<Timer>) -> Self::Result {
-        let (held, waiting) = hold();
-        self.stopped = true;
-        self.stops = Some(held);
-        if !self.busy {
-            self.stop();
-        }
-        MessageResult(waiting)
+        MessageResult(self.stopping.ask(!self.busy))
     }
 }
 

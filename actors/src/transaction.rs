@@ -29,7 +29,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Message};
 use bytes::Bytes;
 use troupemq_codec::Text;
-use troupemq_store::{ConsumeQueue, QueueTable, Unit};
+use troupemq_store::{ConsumeQueue, QueueTable, StoreError, Unit};
 
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
@@ -104,8 +104,8 @@ struct OpenFrom(i64);
 /// Half messages that are open.
 #[derive(Debug, Default, actix::MessageResponse)]
 struct OpenHalves {
-    /// Their places in the half topic and in the log.
-    places: Vec<(i64, u64)>,
+    /// Their places in the half topic.
+    queue_offsets: Vec<i64>,
     /// Those below this place hold up the progress.
     move_below: i64,
 }
@@ -147,8 +147,14 @@ pub struct TransactionChecker {
 }
 
 impl TransactionChecker {
-    /// The owner of the half messages of `cast`, which reads on from the saved `progress`.
-    pub fn new(cast: Arc<BrokerCast>, (half, ops): (Option<i64>, Option<i64>)) -> TransactionChecker {
+    /// The owner of the half messages of `cast`, which reads on from the saved `progress`. Waits for the disk.
+    ///
+    /// # Errors
+    /// If it cannot read which of them are done: those would be asked about, and delivered, again.
+    pub fn new(
+        cast: Arc<BrokerCast>,
+        (half, ops): (Option<i64>, Option<i64>),
+    ) -> Result<TransactionChecker, StoreError> {
         let start = |topic: &str, saved: Option<i64>| match cast.queues.get(topic, 0) {
             Some(queue) => saved.unwrap_or(queue.min_offset()).clamp(queue.min_offset(), queue.max_offset()),
             None => 0,
@@ -167,55 +173,65 @@ impl TransactionChecker {
         checker.read_halves_by(|bytes| {
             targets.add(&HalfView::parse(bytes)?);
             seen(bytes)
-        });
-        checker.read_ops();
+        })?;
+        checker.read_ops()?;
         checker.halves.all_read();
-        checker.find_unnoted(&targets);
+        checker.find_unnoted(&targets)?;
         checker.publish();
-        checker
+        Ok(checker)
     }
 
     /// Looks for messages that were stored before a kill and whose op message was not.
-    fn find_unnoted(&mut self, targets: &Targets) {
+    fn find_unnoted(&mut self, targets: &Targets) -> Result<(), StoreError> {
         if self.halves.open() == 0 {
-            return;
+            return Ok(());
         }
-        for (named, uniq_key) in unnoted::at_the_end(&self.cast, targets) {
+        for (named, uniq_key) in unnoted::at_the_end(&self.cast, targets)? {
             let Some(at) = self.halves.current(named, &uniq_key).filter(|at| self.halves.begin(*at)) else {
                 continue;
             };
             tracing::info!(half = at, "a transaction was committed before the end, and is noted now");
             self.unnoted.push(at);
         }
+        Ok(())
     }
 
-    fn read_ops(&mut self) {
+    fn read_ops(&mut self) -> Result<(), StoreError> {
         read(&self.cast.queues, OP_TOPIC, self.halves.ops_read_to(), |queue, unit| {
-            let bytes = record_of(&self.cast.log, queue, &unit);
+            let bytes = record_of(&self.cast.log, queue, &unit)?;
             let named = bytes.map(|bytes| named_by_op(&bytes)).unwrap_or_default();
             self.halves.done(unit.queue_offset, &named);
-        });
+            Ok(())
+        })
     }
 
     fn read_halves(&mut self) {
-        self.read_halves_by(seen);
+        if let Err(error) = self.read_halves_by(seen) {
+            tracing::error!(%error, "half messages cannot be read now");
+        }
     }
 
-    fn read_halves_by(&mut self, mut seen: impl FnMut(&[u8]) -> Option<Seen>) {
+    fn read_halves_by(&mut self, mut seen: impl FnMut(&[u8]) -> Option<Seen>) -> Result<(), StoreError> {
         if let Some(queue) = self.half_queue().filter(|queue| queue.min_offset() > self.halves.read_to()) {
             self.halves.forget_below(queue.min_offset());
         }
         read(&self.cast.queues, HALF_TOPIC, self.halves.read_to(), |queue, unit| {
             let seen = match record_of(&self.cast.log, queue, &unit) {
-                Some(bytes) => seen(&bytes),
-                // Its unit is damaged. A decision names the place of the record, so it can still be decided.
-                None if !unit.is_hole() && unit.log_offset >= self.cast.log.min_offset() => {
+                Ok(Some(bytes)) => seen(&bytes),
+                Err(error) => {
+                    let queue_offset = unit.queue_offset;
+                    tracing::error!(%error, queue_offset, "a half message is open that cannot be read now");
                     Some(Seen::default())
                 }
-                None => None,
+                // Its unit is damaged. A decision names the place of the record, so it can still be decided.
+                Ok(None) if !unit.is_hole() && unit.log_offset >= self.cast.log.min_offset() => {
+                    Some(Seen::default())
+                }
+                Ok(None) => None,
             };
             self.halves.read(unit.queue_offset, seen);
-        });
+            Ok(())
+        })
     }
 
     fn half_queue(&self) -> Option<Arc<ConsumeQueue>> {
@@ -330,27 +346,25 @@ impl TransactionChecker {
         self.read_halves();
         let Some(queue) = self.half_queue() else { return OpenHalves::default() };
         self.halves.forget_below(queue.min_offset());
-        let taken: Vec<i64> = self.halves.idle_from(from).take(check::TAKEN_MAX).collect();
-        let mut places = Vec::with_capacity(taken.len());
-        for queue_offset in taken {
-            match queue.unit(queue_offset).filter(|unit| !unit.is_hole()) {
-                Some(unit) => places.push((queue_offset, unit.log_offset)),
-                None => self.halves.forget(queue_offset),
-            }
-        }
-        OpenHalves { places, move_below: self.halves.move_below() }
+        let queue_offsets = self.halves.idle_from(from).take(check::TAKEN_MAX).collect();
+        OpenHalves { queue_offsets, move_below: self.halves.move_below() }
     }
 }
 
-/// Hands the units of queue 0 of a topic from an offset on to `take`.
-fn read(queues: &QueueTable, topic: &str, from: i64, mut take: impl FnMut(&ConsumeQueue, Unit)) {
-    let Some(queue) = queues.get(topic, 0) else { return };
+/// Hands the units of queue 0 of a topic from an offset on to `take`. Waits for the disk.
+fn read(
+    queues: &QueueTable,
+    topic: &str,
+    from: i64,
+    mut take: impl FnMut(&ConsumeQueue, Unit) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let Some(queue) = queues.get(topic, 0) else { return Ok(()) };
     let mut next = from.max(queue.min_offset());
     loop {
-        let units: Vec<Unit> = queue.units(next, READ_MAX).collect();
-        let Some(last) = units.last() else { return };
+        let units = queue.read(next, READ_MAX)?;
+        let Some(last) = units.last() else { return Ok(()) };
         next = last.next_offset();
-        units.into_iter().for_each(|unit| take(&queue, unit));
+        units.into_iter().try_for_each(|unit| take(&queue, unit))?;
     }
 }
 

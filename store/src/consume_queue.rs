@@ -16,6 +16,7 @@
 //! | `batch.rs` | batch queues: searching for the unit of an offset |
 //! | `by_time.rs` | offset by time |
 //! | `cold.rs` | units that are on the disk only |
+//! | `read.rs` | units through the files, for those who must not meet an error of the disk in a map |
 //! | `expire.rs` | moving the minimum, deleting what expired |
 //! | `recover.rs` | finding the end after a start, cutting at the end of the log |
 //! | `extension.rs` | filter bits beside a queue |
@@ -28,6 +29,7 @@ mod cold;
 mod expire;
 mod extension;
 mod files;
+mod read;
 mod recover;
 mod table;
 mod unit;
@@ -242,7 +244,7 @@ impl ConsumeQueue {
     /// What the extension of the queue keeps of a message, if there is one (`enableConsumeQueueExt`).
     pub fn extension_unit(&self, queue_offset: i64) -> Option<ExtensionUnit> {
         let position = self.position_of(queue_offset).filter(|_| self.unit(queue_offset).is_some())?;
-        let Ok(Found::Unit(unit)) = self.peek(position) else { return None };
+        let unit = self.unit_as_it_stands(&*self.files.at(position)?, position)?;
         self.read_extension(unit.tags_code)
     }
 

@@ -130,7 +130,8 @@ pub(crate) fn look<T>(op: Op, path: &Path, act: impl FnOnce() -> io::Result<T>) 
     act()
 }
 
-/// Whether a test wants such an operation to be refused: then nobody may go by what the system has in memory.
+/// Whether a test wants such an operation to be refused or held up: then nobody may go by what the system has in
+/// memory.
 #[inline(always)]
 pub(crate) fn is_armed(op: Op, path: &Path) -> bool {
     #[cfg(any(test, feature = "testing"))]

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use bytes::Bytes;
 
 use crate::error::StoreError;
+use crate::no_wait::Cold;
 use crate::pieces::Pieces;
 use crate::segments::Segments;
 
@@ -145,6 +146,26 @@ impl LogReader {
     /// Hands the bytes to `look` without making an owned slice of them.
     pub fn look<T>(&self, log_offset: u64, len: usize, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
         self.segments.with(log_offset, |segment| segment.slice(log_offset, len).map(look)).flatten()
+    }
+
+    /// Copies these bytes through the file, if that waits for no disk; nothing where they are not all in one kept
+    /// segment.
+    ///
+    /// # Errors
+    /// If they are not in memory.
+    pub fn read_now(&self, log_offset: u64, len: usize) -> Result<Option<Vec<u8>>, Cold> {
+        self.segments.with(log_offset, |segment| segment.read_now(log_offset, len)).unwrap_or(Ok(None))
+    }
+
+    /// The same, waiting for the disk.
+    ///
+    /// # Errors
+    /// If it cannot read them.
+    pub fn read(&self, log_offset: u64, len: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.segments.at(log_offset) {
+            Some(segment) => segment.read(log_offset, len),
+            None => Ok(None),
+        }
     }
 
     /// Brings these bytes into memory, on a thread that may wait.

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::{MapWriter, Mapping};
+use crate::no_wait::{self, Cold};
 use crate::seen::Seen;
 
 /// What zeros are written from.
@@ -127,6 +128,30 @@ impl Segment {
         let end = offset.saturating_add(len as u64).min(self.published());
         let from = offset.max(self.start);
         fetch(&self.file, &self.path, from - self.start..end.max(from) - self.start)
+    }
+
+    /// Copies `len` final bytes from `offset`, if that waits for no disk; nothing where the range is not final.
+    pub(crate) fn read_now(&self, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Cold> {
+        let Some(at) = self.final_at(offset, len) else { return Ok(None) };
+        let mut bytes = vec![0; len];
+        let is_resident = || self.mapping.is_resident(at..at + len);
+        no_wait::read_now((&self.file, &self.path), &mut bytes, at as u64, is_resident)?;
+        Ok(Some(bytes))
+    }
+
+    /// The same, waiting for the disk.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(at) = self.final_at(offset, len) else { return Ok(None) };
+        let mut bytes = vec![0; len];
+        let read = faults::look(Op::Read, &self.path, || self.file.read_exact_at(&mut bytes, at as u64));
+        read.map_err(StoreError::read(&self.path, at as u64))?;
+        Ok(Some(bytes))
+    }
+
+    /// Byte of the file at which these bytes begin, if all are final.
+    fn final_at(&self, offset: u64, len: usize) -> Option<usize> {
+        let at = self.position(offset)?;
+        (at.checked_add(len)? <= self.mapping.published()).then_some(at)
     }
 
     /// Sees to it that who reads `len` bytes from `offset` through the map, final or not, meets no error of the disk:

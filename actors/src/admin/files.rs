@@ -49,12 +49,11 @@ pub async fn consume_queue(cast: &BrokerCast, call: &Call) -> Answer {
     let log = cast.log.clone();
     let read = move || {
         let filter = units.subscription_data.as_ref().and_then(compiled);
-        let told = queue.units(header.queue_offset, max).map(|unit| tell(&log, &unit, filter.as_ref()));
-        units.queue_data = told.collect();
-        units
+        let read = queue.read(header.queue_offset, max)?;
+        units.queue_data = read.iter().map(|unit| tell(&log, unit, filter.as_ref())).collect();
+        Ok(units)
     };
-    let units = actix_rt::task::spawn_blocking(read).await.map_err(|_| Refusal::gone("the reader"))?;
-    body(&units)
+    body(&cast.lookups.search(read).await?)
 }
 
 fn compiled(data: &SubscriptionData) -> Option<MessageFilter> {

@@ -248,6 +248,14 @@ impl Source {
         if queue_offset < 0 {
             return None;
         }
-        stored_ms(&self.log, &units?.unit(queue_offset)?)
+        let units = units?;
+        let stored_ms = || match units.read_unit(queue_offset)? {
+            Some(unit) => stored_ms(&self.log, &unit),
+            None => Ok(None),
+        };
+        stored_ms().unwrap_or_else(|error| {
+            tracing::error!(%error, "when a message was stored cannot be told");
+            None
+        })
     }
 }

@@ -147,16 +147,14 @@ async fn by_time(
 ) -> Result<BTreeMap<i32, i64>, Refusal> {
     let (queues, log) = (cast.queues.clone(), cast.log.clone());
     let search = move || {
-        let offset = |queue_id| {
-            let queue = queues.get(&topic, queue_id)?;
-            Some(match timestamp_ms {
-                ..0 => queue.max_offset(),
-                _ => queue.offset_by_time(timestamp_ms, Boundary::Lower, &log),
-            })
+        let offset = |queue_id| match queues.get(&topic, queue_id) {
+            None => Ok(0),
+            Some(queue) if timestamp_ms < 0 => Ok(queue.max_offset()),
+            Some(queue) => queue.offset_by_time(timestamp_ms, Boundary::Lower, &log),
         };
-        queue_ids.map(|queue_id| (queue_id, offset(queue_id).unwrap_or(0))).collect()
+        queue_ids.map(|queue_id| Ok((queue_id, offset(queue_id)?))).collect()
     };
-    actix_rt::task::spawn_blocking(search).await.map_err(|_| Refusal::gone("the reader"))
+    cast.lookups.search(search).await
 }
 
 /// CLONE_GROUP_OFFSET: of topics that still exist, and unless `offline` only of those that the group subscribes to,

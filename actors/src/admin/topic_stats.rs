@@ -10,7 +10,7 @@ use troupemq_codec::request::{GetTopicStatsInfoHeader, TopicOffset, TopicStats};
 use troupemq_codec::topic::MessageQueue;
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::consume_queue::stored_ms;
-use troupemq_store::{LogReader, QueueTable};
+use troupemq_store::{LogReader, QueueTable, StoreError};
 
 use crate::cast::BrokerCast;
 use crate::net::{Answer, Call, Refusal};
@@ -36,7 +36,14 @@ pub async fn topic_stats(cast: &BrokerCast, call: &Call) -> Answer {
 fn bounds(queues: &QueueTable, log: &LogReader, topic: &Text, queue_id: i32) -> TopicOffset {
     let Some(queue) = queues.get(topic, queue_id) else { return TopicOffset::default() };
     let (min_offset, max_offset) = (queue.min_offset(), queue.max_offset());
-    let last = if max_offset > min_offset { queue.unit(max_offset - 1) } else { None };
-    let last_update_timestamp = last.and_then(|unit| stored_ms(log, &unit)).unwrap_or(0);
+    let last_stored_ms = || match queue.read_unit(max_offset - 1)? {
+        Some(last) => stored_ms(log, &last),
+        None => Ok(None),
+    };
+    let last_update_timestamp = last_stored_ms().unwrap_or_else(|error: StoreError| {
+        tracing::error!(%error, "when the last message was stored cannot be told");
+        None
+    });
+    let last_update_timestamp = last_update_timestamp.unwrap_or(0);
     TopicOffset { last_update_timestamp, max_offset, min_offset }
 }

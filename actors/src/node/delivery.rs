@@ -51,7 +51,7 @@ impl Delivery {
         let schedule = addressed.schedule.run(Schedule::new(cast.clone(), file, saved));
         watchdog.watch("Schedule", schedule.clone());
         stage.enter("TransactionChecker");
-        let transactions = addressed.checker.run(TransactionChecker::new(cast.clone(), progress));
+        let transactions = addressed.checker.run(TransactionChecker::new(cast.clone(), progress)?);
         watchdog.watch("TransactionChecker", transactions.clone());
         stage.enter("Retry");
         watchdog.watch("Retry", addressed.retry.run(Retry::new(cast.clone())));

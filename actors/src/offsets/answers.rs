@@ -44,7 +44,7 @@ pub async fn query(cast: &BrokerCast, call: &Call) -> Answer {
         let remark = "Not found, do not set to zero, maybe this group boot first";
         return Err(Refusal::new(ResponseCode::QUERY_NOT_FOUND, remark));
     }
-    if begins_at_zero(cast, units.as_ref()) {
+    if begins_at_zero(cast, units).await? {
         return Ok(success(&QueryConsumerOffsetReplyHeader { queue_offset: 0 }));
     }
     let remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first";
@@ -53,15 +53,15 @@ pub async fn query(cast: &BrokerCast, call: &Call) -> Answer {
 
 /// Whether a group without progress begins at 0 whatever its own wish: the queue is young (its first message
 /// is still in memory) or empty.
-fn begins_at_zero(cast: &BrokerCast, queue: Option<&Arc<ConsumeQueue>>) -> bool {
-    let Some(queue) = queue else { return true };
+async fn begins_at_zero(cast: &BrokerCast, queue: Option<Arc<ConsumeQueue>>) -> Result<bool, Refusal> {
+    let Some(queue) = queue else { return Ok(true) };
     if queue.min_offset() > 0 {
-        return false;
+        return Ok(false);
     }
-    match queue.unit(0) {
+    Ok(match cast.lookups.unit(&queue, 0).await? {
         Some(unit) => cast.log.is_resident(unit.log_offset, size_of_record(&unit)),
         None => queue.max_offset() == 0,
-    }
+    })
 }
 
 /// Answers UPDATE_CONSUMER_OFFSET.
@@ -150,7 +150,7 @@ pub async fn search_by_time(cast: &BrokerCast, call: &Call) -> Answer {
             // The search may touch pages that are not in memory, so no arbiter waits for it.
             let log = cast.log.clone();
             let search = move || queue.offset_by_time(header.timestamp_ms, boundary, &log);
-            actix_rt::task::spawn_blocking(search).await.map_err(|_| Refusal::gone("the reader"))?
+            cast.lookups.search(search).await?
         }
     };
     // A consumer that resets itself commits what it is told here.
@@ -191,7 +191,11 @@ pub fn min(cast: &BrokerCast, call: &Call) -> Answer {
 pub async fn earliest_store_time(cast: &BrokerCast, call: &Call) -> Answer {
     let header: GetEarliestMsgStoretimeHeader = call.command.header()?;
     let queue = cast.queues.get(&header.topic, header.queue_id);
-    let record = match queue.and_then(|queue| queue.unit(queue.min_offset())) {
+    let unit = match &queue {
+        Some(queue) => cast.lookups.unit(queue, queue.min_offset()).await?,
+        None => None,
+    };
+    let record = match unit {
         Some(unit) => cast.lookups.record(&cast.log, unit.log_offset).await?,
         None => None,
     };

@@ -95,12 +95,12 @@ impl<P> Parked<P> {
 
     /// Takes out whom the new units match; one that tells no tags may match everybody. `to` is the offset behind the
     /// last of them.
-    pub fn arrived(&mut self, to: i64, tags_codes: impl Iterator<Item = Option<i64>>) -> Vec<P> {
+    pub fn arrived(&mut self, to: i64, mut tags_codes: impl Iterator<Item = Option<i64>>) -> Vec<P> {
         let mut woken = Vec::new();
-        for tags_code in tags_codes {
-            if self.entries.is_empty() {
-                break;
-            }
+        // Nobody looks at units for nobody: they may be as old as the last who waited.
+        while !self.entries.is_empty()
+            && let Some(tags_code) = tags_codes.next()
+        {
             woken.extend(take_if(&mut self.entries, |entry| may_match(&entry.filter, tags_code)));
         }
         self.seen_to = self.seen_to.max(to);

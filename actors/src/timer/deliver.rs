@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::properties::{TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS, put_property};
 use troupemq_codec::timer_record::TimerUnit;
 use troupemq_store::timer::{SlotUnits, TIMER_TOPIC};
-use troupemq_store::{LogReader, Unit};
+use troupemq_store::{ConsumeQueue, LogReader, Unit};
 
 use super::dequeue::Waiting;
 use super::enqueue::{Marker, Said};
@@ -139,8 +139,8 @@ pub(super) async fn deliver(
 pub(super) struct Unsure {
     /// What was due from this time on (epoch ms).
     pub(super) from_ms: i64,
-    /// Log offset of the first message that is not entered, and all behind it.
-    pub(super) first: Option<u64>,
+    /// The first message that is not entered, in its queue, and all behind it.
+    pub(super) first: Option<(Arc<ConsumeQueue>, i64)>,
     /// The first slot that is not delivered: what was entered behind its time may have come long before, if it was
     /// entered anew because files were lost.
     pub(super) slot: Option<SlotUnits>,
@@ -153,6 +153,12 @@ impl Unsure {
             tracing::error!(%error, "timers that were late before the start may come twice");
             None
         });
+        let first = self.first.as_ref().map(|(queue, at)| queue.read_unit(*at)).transpose();
+        let first = first.unwrap_or_else(|error| {
+            tracing::error!(%error, "timers that were not entered before the start may come twice");
+            None
+        });
+        let first = first.flatten().map(|unit| unit.log_offset);
         let stored_ms = |log_offset| {
             let stored_ms = log.fetch_record(log_offset, |record| record.store_timestamp_ms());
             stored_ms.unwrap_or_else(|error| {
@@ -160,7 +166,7 @@ impl Unsure {
                 None
             })
         };
-        self.first.into_iter().chain(late.flatten()).filter_map(stored_ms).fold(self.from_ms, i64::min)
+        first.into_iter().chain(late.flatten()).filter_map(stored_ms).fold(self.from_ms, i64::min)
     }
 }
 

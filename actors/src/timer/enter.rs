@@ -64,7 +64,7 @@ impl Timer {
             }
             self.store.entered(unit.next_offset());
         }
-        if self.new_units(1).is_empty() {
+        if !self.has_new() {
             self.entered_ms = self.entered_ms.max(now_ms);
         }
         outcome

@@ -86,9 +86,13 @@ async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<
     let mut from = 0;
     loop {
         let open = checker.send(OpenFrom(from)).await?;
-        let Some((last, _)) = open.places.last() else { return Ok(()) };
+        let Some(last) = open.queue_offsets.last() else { return Ok(()) };
         from = last + 1;
-        for (queue_offset, log_offset) in &open.places {
+        for (queue_offset, log_offset) in &places(cast, open.queue_offsets).await? {
+            let Some(log_offset) = log_offset else {
+                checker.send(Forget(*queue_offset)).await?;
+                continue;
+            };
             let bytes = match cast.lookups.record(&cast.log, *log_offset).await {
                 // One that the disk cannot read now does not hold up those behind it: the next round looks again.
                 Err(refusal) if refusal.code == ResponseCode::SYSTEM_ERROR => {
@@ -118,6 +122,20 @@ async fn round(cast: &BrokerCast, checker: &Addr<TransactionChecker>) -> Result<
             }
         }
     }
+}
+
+/// Where these half messages are in the log; nowhere, if the log has lost one. One whose unit the disk cannot read now
+/// is left out: the next round looks again.
+async fn places(cast: &BrokerCast, queue_offsets: Vec<i64>) -> Result<Vec<(i64, Option<u64>)>, Refusal> {
+    let Some(queue) = cast.queues.get(HALF_TOPIC, 0) else { return Ok(Vec::new()) };
+    let place = move |queue_offset: i64| match queue.read_unit(queue_offset) {
+        Ok(unit) => Some((queue_offset, unit.filter(|unit| !unit.is_hole()).map(|unit| unit.log_offset))),
+        Err(error) => {
+            tracing::error!(%error, queue_offset, "where a half message is cannot be read now");
+            None
+        }
+    };
+    cast.lookups.run(move || queue_offsets.into_iter().filter_map(place).collect()).await
 }
 
 async fn look_at(
@@ -315,7 +333,7 @@ mod tests {
     use troupemq_codec::request::SendMessageReplyHeader;
 
     use super::*;
-    use crate::query::near_record;
+    use crate::query::record_now;
     use crate::testing::{Client, start_broker};
 
     #[test]
@@ -360,7 +378,7 @@ mod tests {
         let header: SendMessageReplyHeader = answer.header().expect("it is stored");
         let log_offset = header.message_id.parse::<OffsetId>().expect("an offset id").log_offset;
         let cast = node.broker().expect("a broker");
-        let bytes = near_record(&cast.log, log_offset.cast_unsigned()).unwrap().expect("a record");
+        let bytes = record_now(&cast.log, log_offset.cast_unsigned()).unwrap().expect("a record");
         let view = HalfView::parse(&bytes).expect("a half message");
         let gone = [Link::loose(7, cast.advertised)];
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -369,7 +387,6 @@ mod tests {
         let checks: Vec<_> = halves.iter().map(|half| half.properties.get(TRANSACTION_CHECK_TIMES)).collect();
         assert_eq!(checks, [None, Some("1"), Some("0")]);
         let open = runtime.block_on(cast.transactions.send(OpenFrom(0))).expect("its owner lives");
-        let open: Vec<i64> = open.places.into_iter().map(|(queue_offset, _)| queue_offset).collect();
-        assert_eq!(open, [2], "the last copy stands for all");
+        assert_eq!(open.queue_offsets, [2], "the last copy stands for all");
     }
 }

@@ -17,7 +17,7 @@ use crate::cast::BrokerCast;
 use crate::held::Waiting;
 use crate::net::Refusal;
 use crate::net::wire::Wire;
-use crate::query::{is_near, near_record};
+use crate::query::record_now;
 
 /// The ends of one turn.
 #[derive(Debug, Default)]
@@ -58,10 +58,10 @@ impl Gathered {
 
 fn read(cast: &BrokerCast, view: &CommandView<'_>) -> Option<(End, Waiting<Result<(), Refusal>>)> {
     let asked = EndView::read(view).ok()?;
-    let at = u64::try_from(asked.log_offset).ok().filter(|at| is_near(&cast.log, *at))?;
+    let at = u64::try_from(asked.log_offset).ok()?;
     match asked.outcome {
         // What cannot be read here is answered by who is asked the slower way.
-        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => end(cast, &asked, near_record(&cast.log, at).ok()?).ok(),
+        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => end(cast, &asked, record_now(&cast.log, at).ok()?).ok(),
         _ => None,
     }
 }

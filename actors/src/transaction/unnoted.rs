@@ -13,7 +13,7 @@ use troupemq_codec::Text;
 use troupemq_codec::message::{RecordView, sys_flag};
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::timer::TIMER_TOPIC;
-use troupemq_store::{ConsumeQueue, Unit};
+use troupemq_store::{ConsumeQueue, StoreError, Unit};
 
 use super::records::{HalfView, OP_TOPIC};
 use crate::cast::BrokerCast;
@@ -47,38 +47,44 @@ impl Targets {
     }
 }
 
-/// The half messages, by place and unique id, whose messages stand behind the last op message.
-pub(super) fn at_the_end(cast: &BrokerCast, targets: &Targets) -> Vec<(i64, Text)> {
+/// The half messages, by place and unique id, whose messages stand behind the last op message. Waits for the disk.
+///
+/// # Errors
+/// If it cannot read the end of the log or of a queue: what is missed would be delivered twice.
+pub(super) fn at_the_end(cast: &BrokerCast, targets: &Targets) -> Result<Vec<(i64, Text)>, StoreError> {
     if targets.0.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let last_op = cast.queues.get(OP_TOPIC, 0).and_then(|ops| last_unit(&ops));
-    let behind = last_op.map_or(0, |op| op.log_offset);
+    let last_op = cast.queues.get(OP_TOPIC, 0).map(|ops| last_unit(&ops)).transpose()?;
+    let behind = last_op.flatten().map_or(0, |op| op.log_offset);
     let near = cast.log.wrote_to().saturating_sub(NEAR_BYTES);
     let mut found = Vec::new();
     for queue in targets.queues(cast) {
-        let mut next = last_unit(&queue);
+        let mut next = last_unit(&queue)?;
         while let Some(unit) = next.filter(|unit| unit.log_offset > behind) {
-            found.extend(half_of(cast, &queue, &unit));
+            found.extend(half_of(cast, &queue, &unit)?);
             // The last unit may be that of one long message.
-            next = queue.unit(unit.queue_offset - 1).filter(|before| before.log_offset >= near);
+            let before = queue.read_unit(unit.queue_offset - 1)?;
+            next = before.filter(|before| before.log_offset >= near);
         }
     }
-    found
+    Ok(found)
 }
 
-fn last_unit(queue: &ConsumeQueue) -> Option<Unit> {
-    queue.unit(queue.max_offset() - 1).filter(|unit| !unit.is_hole())
+fn last_unit(queue: &ConsumeQueue) -> Result<Option<Unit>, StoreError> {
+    Ok(queue.read_unit(queue.max_offset() - 1)?.filter(|unit| !unit.is_hole()))
 }
 
 /// The half message of a unit's message, if it was part of a transaction.
-fn half_of(cast: &BrokerCast, queue: &ConsumeQueue, unit: &Unit) -> Option<(i64, Text)> {
+fn half_of(cast: &BrokerCast, queue: &ConsumeQueue, unit: &Unit) -> Result<Option<(i64, Text)>, StoreError> {
     let bytes = record_of(&cast.log, queue, unit)?;
-    let record = RecordView::parse(&bytes).ok()?;
-    if sys_flag::transaction(record.sys_flag()) != sys_flag::TRANSACTION_COMMIT {
-        return None;
-    }
-    let half = fetch_record(&cast.log, u64::try_from(record.prepared_log_offset()).ok()?).ok()??;
-    let half = HalfView::parse(&half).filter(|half| half.record.topic() == HALF_TOPIC)?;
-    Some((half.record.queue_offset(), Text::from(half.uniq_key)))
+    let record = bytes.as_ref().and_then(|bytes| RecordView::parse(bytes).ok());
+    let is_commit =
+        |record: &RecordView<'_>| sys_flag::transaction(record.sys_flag()) == sys_flag::TRANSACTION_COMMIT;
+    let half_at =
+        record.filter(is_commit).and_then(|record| u64::try_from(record.prepared_log_offset()).ok());
+    let half = half_at.map(|at| fetch_record(&cast.log, at)).transpose()?.flatten();
+    let half = half.as_ref().and_then(|half| HalfView::parse(half));
+    let half = half.filter(|half| half.record.topic() == HALF_TOPIC);
+    Ok(half.map(|half| (half.record.queue_offset(), Text::from(half.uniq_key))))
 }

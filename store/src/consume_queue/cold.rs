@@ -70,14 +70,14 @@ impl ConsumeQueue {
     }
 
     /// Byte positions of `count` units of a plain queue.
-    fn range(&self, from: i64, count: usize) -> (u64, u64) {
+    pub(super) fn range(&self, from: i64, count: usize) -> (u64, u64) {
         let unit_bytes = self.kind().unit_bytes();
         let first = u64::try_from(from).unwrap_or(0).saturating_mul(unit_bytes);
         (first, first.saturating_add(unit_bytes.saturating_mul(count as u64)))
     }
 
     /// Byte position of the unit of a batch queue that holds the message with this offset, searched through the files.
-    fn search_on_disk(&self, queue_offset: i64) -> Result<u64, StoreError> {
+    pub(super) fn search_on_disk(&self, queue_offset: i64) -> Result<u64, StoreError> {
         let unit_bytes = self.kind().unit_bytes();
         let first = self.first_byte().unwrap_or(0) / unit_bytes;
         let end = self.end.load(Ordering::Acquire) / unit_bytes;
@@ -91,7 +91,7 @@ impl ConsumeQueue {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs::File;
     use std::path::Path;
     use std::sync::Arc;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     /// A queue of three files that a start has found and the system has forgotten.
-    fn forgotten(dir: &Path, kind: QueueKind) -> Arc<ConsumeQueue> {
+    pub(crate) fn forgotten(dir: &Path, kind: QueueKind) -> Arc<ConsumeQueue> {
         let new = table(dir);
         if kind == QueueKind::Batch {
             new.declare_batch("T");
@@ -126,14 +126,19 @@ mod tests {
             queue.put(&unit, 0).unwrap();
         }
         drop((new, queue));
+        evicted(dir, kind);
+        let table = table(dir);
+        table.recover(Trust::Clean).unwrap();
+        table.get("T", 1).unwrap()
+    }
+
+    /// Has the system forget the files of the queue, if it does that.
+    pub(crate) fn evicted(dir: &Path, kind: QueueKind) {
         for entry in std::fs::read_dir(kind.folder(&Paths::below(dir)).join("T/1")).unwrap() {
             let file = File::open(entry.unwrap().path()).unwrap();
             file.sync_all().unwrap();
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         }
-        let table = table(dir);
-        table.recover(Trust::Clean).unwrap();
-        table.get("T", 1).unwrap()
     }
 
     #[test]

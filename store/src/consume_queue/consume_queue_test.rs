@@ -232,8 +232,8 @@ fn files_go_with_the_log_and_the_last_one_stays() {
 fn an_offset_is_found_by_time_at_both_boundaries() {
     let dir = tempfile::tempdir().unwrap();
     let queue = table(dir.path()).open_or_create("T", 1).unwrap();
-    let stored = |unit: &Unit| Some(unit.queue_offset / 3 * 10);
-    let ask = |time, boundary| queue.offset_by_stored_time(time, boundary, stored);
+    let stored = |unit: &Unit| Ok(Some(unit.queue_offset / 3 * 10));
+    let ask = |time, boundary| queue.offset_by_stored_time(time, boundary, stored).unwrap();
     assert_eq!(ask(5, Boundary::Lower), 0);
     fill(&queue, 0..99);
     assert_eq!((ask(-1, Boundary::Lower), ask(-1, Boundary::Upper)), (0, 0));

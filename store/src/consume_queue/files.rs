@@ -20,6 +20,7 @@ use crate::blocks::{self, Reserved};
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::mmap::WordMap;
+use crate::no_wait::{self, Cold};
 use crate::paths::{create_dir, remove};
 use crate::seen::Seen;
 use crate::segment;
@@ -78,6 +79,15 @@ impl QueueFile {
     pub(crate) fn read(&self, disk: &File, bytes: &mut [u8], at: u64) -> Result<(), StoreError> {
         let read = faults::look(Op::Read, &self.path, || disk.read_exact_at(bytes, at));
         read.map_err(StoreError::read(&self.path, at))
+    }
+
+    /// The same if that waits for no disk. To open a file that is not mapped may wait already.
+    pub(crate) fn read_now(&self, bytes: &mut [u8], at: u64) -> Result<(), Cold> {
+        let map = self.mapped().ok_or(Cold)?;
+        let disk = File::open(&self.path).map_err(|_| Cold)?;
+        let from = self.at(self.start + at);
+        let range = from..from + bytes.len();
+        no_wait::read_now((&disk, &self.path), bytes, at, || map.is_resident(range))
     }
 
     /// The mapped file, if somebody has needed it already.

@@ -141,7 +141,7 @@ impl ConsumeQueue {
             return Ok(Found::Nothing);
         }
         match self.files.at(position) {
-            Some(file) => self.found_in(&file, position),
+            Some(file) => self.unit_on_disk(&file, &file.open()?, position),
             None => Ok(Found::Nothing),
         }
     }
@@ -175,7 +175,7 @@ impl ConsumeQueue {
         for file in &list[..list.len().saturating_sub(near_end)] {
             let disk = file.open()?;
             for position in [file.start(), file.end() - self.kind().unit_bytes()] {
-                match self.read_unit(file, &disk, position)? {
+                match self.unit_on_disk(file, &disk, position)? {
                     Found::Unit(unit) if unit.log_offset >= before => before = unit.log_offset,
                     Found::PreBlank if before == 0 => {}
                     _ => return Ok(true),
@@ -186,7 +186,7 @@ impl ConsumeQueue {
     }
 
     /// Reads the unit of a position from its file, which is open.
-    fn read_unit(&self, file: &QueueFile, disk: &File, position: u64) -> Result<Found, StoreError> {
+    fn unit_on_disk(&self, file: &QueueFile, disk: &File, position: u64) -> Result<Found, StoreError> {
         let mut bytes = [0; BATCH_UNIT_BYTES];
         let unit = &mut bytes[..usize::try_from(self.kind().unit_bytes()).expect("a unit is small")];
         file.read(disk, unit, position - file.start())?;
@@ -307,18 +307,6 @@ impl ConsumeQueue {
         }
     }
 
-    fn found_in(&self, file: &QueueFile, position: u64) -> Result<Found, StoreError> {
-        let at = file.at(position);
-        let len = usize::try_from(self.kind().unit_bytes()).expect("a unit is small");
-        if let Some(map) = file.mapped().filter(|map| map.is_resident(at..at + len)) {
-            let mut bytes = [0; BATCH_UNIT_BYTES];
-            let unit = &mut bytes[..len];
-            map.read(at, unit);
-            return Ok(self.parse(unit, position));
-        }
-        self.read_unit(file, &file.open()?, position)
-    }
-
     /// What stands at a position of the file that is looked at.
     fn found(&self, look: &Look<'_>, position: u64) -> Result<Found, StoreError> {
         let at = position - look.file.start();
@@ -327,7 +315,7 @@ impl ConsumeQueue {
         if let Some(unit) = near {
             return Ok(self.parse(unit, position));
         }
-        self.read_unit(look.file, &look.disk, position)
+        self.unit_on_disk(look.file, &look.disk, position)
     }
 
     /// Reads the unit of the position from its bytes.

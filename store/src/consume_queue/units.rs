@@ -43,11 +43,21 @@ impl ConsumeQueue {
 
     /// Reads the unit at a byte position below the end.
     pub(super) fn unit_in(&self, file: &QueueFile, position: u64) -> Option<Unit> {
+        let mut unit = self.unit_as_it_stands(file, position)?;
+        if self.kind() == QueueKind::Plain && is_address(unit.tags_code) {
+            unit.tags_code = self.tags_in_extension(unit.tags_code);
+        }
+        Some(unit)
+    }
+
+    /// The same; its tags may be in the extension.
+    pub(super) fn unit_as_it_stands(&self, file: &QueueFile, position: u64) -> Option<Unit> {
         let (map, at) = (readable(file)?, file.at(position));
         match self.kind() {
             QueueKind::Plain => {
                 let [words] = map.words(at, UNIT_WORDS).as_chunks().0 else { return None };
-                Some(self.plain_unit(words, i64::try_from(position / UNIT_BYTES as u64).ok()?))
+                let queue_offset = i64::try_from(position / UNIT_BYTES as u64).ok()?;
+                Some(plain_unit(words, queue_offset))
             }
             QueueKind::Batch => {
                 let mut bytes = [0; BATCH_UNIT_BYTES];
@@ -57,17 +67,19 @@ impl ConsumeQueue {
         }
     }
 
-    #[inline]
-    fn plain_unit(&self, words: &[AtomicU32; UNIT_WORDS], queue_offset: i64) -> Unit {
-        let read = |word: &AtomicU32| u32::from_be(word.load(Ordering::Relaxed));
-        let [a, b, c, d, e] = words;
-        let words = [read(a), read(b), read(c), read(d), read(e)];
-        let mut unit = PlainUnit::from_words(words).at(queue_offset);
-        if is_address(unit.tags_code) {
-            unit.tags_code = self.read_extension(unit.tags_code).map_or(0, |found| found.tags_code);
-        }
-        unit
+    /// The hash of tags that the extension keeps at an address.
+    #[cold]
+    pub(super) fn tags_in_extension(&self, address: i64) -> i64 {
+        self.read_extension(address).map_or(0, |found| found.tags_code)
     }
+}
+
+/// The unit of a plain queue as it stands in the words of its file.
+#[inline]
+fn plain_unit(words: &[AtomicU32; UNIT_WORDS], queue_offset: i64) -> Unit {
+    let read = |word: &AtomicU32| u32::from_be(word.load(Ordering::Relaxed));
+    let [a, b, c, d, e] = words;
+    PlainUnit::from_words([read(a), read(b), read(c), read(d), read(e)]).at(queue_offset)
 }
 
 fn readable(file: &QueueFile) -> Option<&WordMap> {
@@ -100,7 +112,11 @@ impl Units<'_> {
         let count = in_file.min(to_read);
         let words = readable(&file)?.words(file.at(self.position), count * UNIT_WORDS);
         for (queue_offset, words) in (first..).zip(words.as_chunks().0) {
-            if !look(&self.queue.plain_unit(words, queue_offset)) {
+            let mut unit = plain_unit(words, queue_offset);
+            if is_address(unit.tags_code) {
+                unit.tags_code = self.queue.tags_in_extension(unit.tags_code);
+            }
+            if !look(&unit) {
                 return None;
             }
         }

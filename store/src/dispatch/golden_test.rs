@@ -219,7 +219,7 @@ fn offsets_by_time_are_those_of_a_plain_search() {
                         times.iter().find(|(_, stored)| *stored >= asked).map_or(max, |found| found.0);
                     let upper =
                         times.iter().rfind(|(_, stored)| *stored <= asked).map_or(min, |found| found.0);
-                    let ask = |boundary| queue.offset_by_time(asked, boundary, &opened.reader);
+                    let ask = |boundary| queue.offset_by_time(asked, boundary, &opened.reader).unwrap();
                     assert_eq!((ask(Boundary::Lower), ask(Boundary::Upper)), (lower, upper), "{set} {topic}");
                 }
             }

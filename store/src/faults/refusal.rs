@@ -106,9 +106,10 @@ impl Drop for Fault {
     }
 }
 
-/// Whether such an operation may be refused.
+/// Whether such an operation may be refused or is held up.
 pub(super) fn is_armed(op: Op, path: &Path) -> bool {
     PLANS.iter().any(|plan| plan.op == op && path.starts_with(plan.key()))
+        || GATES.iter().any(|gate| gate.op == op && path.starts_with(gate.key()))
 }
 
 /// Refuses, or waits, if a test wants it so.

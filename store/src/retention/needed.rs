@@ -65,7 +65,7 @@ impl Needed {
         {
             return Ok(Some(*known).filter(|known| known.log_offset < log_offset));
         }
-        let waiting = self.of_levels(queues).into_iter().chain(self.of_timers(queues)?);
+        let waiting = self.of_levels(queues)?.into_iter().chain(self.of_timers(queues)?);
         let oldest = waiting.min_by_key(|waiting| waiting.log_offset);
         let oldest = oldest.filter(|waiting| waiting.log_offset < log_offset);
         let before = self.found.swap(oldest.map(Arc::new));
@@ -77,18 +77,23 @@ impl Needed {
         Ok(oldest)
     }
 
-    fn of_levels(&self, queues: &QueueTable) -> Option<Waiting> {
+    fn of_levels(&self, queues: &QueueTable) -> Result<Option<Waiting>, StoreError> {
         let places = self.places.load();
         let next = |level: i32| places.as_deref().and_then(|places| places.get(&level)).copied();
         let of_queue = |queue: &Arc<crate::ConsumeQueue>| {
             let min = queue.min_offset();
             let next = next(queue.queue_id().saturating_add(1)).unwrap_or(min).max(min);
-            let unit = queue.unit(next).filter(|unit| !unit.is_hole())?;
+            let unit = queue.read_unit(next)?.filter(|unit| !unit.is_hole());
             // The code of such a unit is the time of its delivery.
-            Some(Waiting { log_offset: unit.log_offset, due_ms: unit.tags_code, topic: SCHEDULE_TOPIC })
+            Ok(unit.map(|unit| Waiting {
+                log_offset: unit.log_offset,
+                due_ms: unit.tags_code,
+                topic: SCHEDULE_TOPIC,
+            }))
         };
         let waiting = queues.of_topic(SCHEDULE_TOPIC);
-        waiting.iter().filter_map(of_queue).min_by_key(|waiting| waiting.log_offset)
+        let waiting = waiting.iter().map(of_queue).collect::<Result<Vec<_>, StoreError>>()?;
+        Ok(waiting.into_iter().flatten().min_by_key(|waiting| waiting.log_offset))
     }
 
     fn of_timers(&self, queues: &QueueTable) -> Result<Option<Waiting>, StoreError> {
@@ -98,7 +103,7 @@ impl Needed {
         let Some(queue) = queues.get(TIMER_TOPIC, 0) else { return Ok(None) };
         let min = queue.min_offset();
         let next = timers.as_deref().map_or(min, TimerView::next_queue_offset);
-        let late = queue.unit(next.max(min)).filter(|unit| !unit.is_hole()).map(|unit| unit.log_offset);
+        let late = queue.read_unit(next.max(min))?.filter(|unit| !unit.is_hole()).map(|unit| unit.log_offset);
         let late = late.map(|log_offset| Waiting { log_offset, due_ms: i64::MIN, topic: TIMER_TOPIC });
         Ok(entered.into_iter().chain(late).min_by_key(|waiting| waiting.log_offset))
     }
@@ -109,6 +114,7 @@ mod tests {
     use troupemq_codec::message::NewRecord;
 
     use super::*;
+    use crate::faults::{self, Op};
     use crate::testing::small_files;
     use crate::timer::{NewTimer, TimerStore};
     use crate::{AppendBatch, ManualClock, Opened, StoreConfig, open};
@@ -188,5 +194,23 @@ mod tests {
         assert_eq!(timers.next_due(due_ms + 1_000).unwrap(), Some(due_ms));
         timers.delivered(due_ms);
         assert_eq!(clean(&store, far_ms), store.reader.wrote_to() / 65_536 * 65_536);
+    }
+
+    #[test]
+    fn nothing_expires_while_the_disk_cannot_read_what_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open(small_files(dir.path()), Arc::new(ManualClock::at(NOW_MS))).unwrap();
+        fill(&mut store);
+        let due_ms = NOW_MS + HOUR_MS;
+        let (waits, _) = message(&mut store, SCHEDULE_TOPIC, 2, due_ms);
+        fill(&mut store);
+        let far_ms = i64::MAX / 2;
+        for topic in [SCHEDULE_TOPIC, TIMER_TOPIC] {
+            let (_, _) = message(&mut store, TIMER_TOPIC, 0, 0);
+            let broken = faults::arm(&dir.path().join("consumequeue").join(topic), Op::Read, 0, 5);
+            assert_eq!(clean(&store, far_ms), 0, "{topic}");
+            drop(broken);
+        }
+        assert_eq!(clean(&store, far_ms), waits / 65_536 * 65_536);
     }
 }
