@@ -3,16 +3,17 @@
 //! Invariants:
 //! - never early; a timer is taken when its own moment has come, not when its slot is over;
 //! - a recall that was answered before the moment came is seen before the timer is taken;
-//! - nothing is dropped because it failed: what cannot be stored now, or be read, is tried again until it can, and what
-//!   cannot be read holds up no other timer;
+//! - nothing is dropped because it failed: what cannot be stored now is tried again until it can, and so is what cannot
+//!   be read, which holds up no other timer; only what the disk has not read for as long as messages are kept is given
+//!   up, counted and named;
 //! - what the check point counts as delivered is on the disk; what was delivered and is not in it after a kill is
 //!   found in the log and not delivered again;
 //! - a message waits on in the log: one that waits longer than the log keeps messages is stored anew in time;
 //! - while entering or delivering is switched off, what waits for it stays where it is.
 //!
 //! Contents: `admit` who waits, `coming` what is not entered yet, `enqueue` what a message says, `enter` into the
-//! wheel, `dequeue` the open slots, `deliver` out of it, `recall`, `again` what the disk could not read, `metrics` the
-//! file that tells how many wait.
+//! wheel, `dequeue` the open slots, `deliver` out of it, `recall`, `again` what the disk could not read, `given_up` what
+//! it never could, `metrics` the file that tells how many wait.
 
 pub mod admit;
 mod again;
@@ -22,6 +23,7 @@ pub mod deliver;
 pub mod dequeue;
 pub mod enqueue;
 mod enter;
+mod given_up;
 mod metrics;
 pub mod recall;
 
@@ -47,6 +49,7 @@ use coming::TIMER_QUEUE;
 use deliver::{Loaded, Unread, Unsure, Wanted};
 use dequeue::{OpenSlots, Waiting};
 use enqueue::{Marker, Said};
+use given_up::Patience;
 use metrics::{Counting, Metrics};
 
 /// Longest time between two looks at what came and what is due.
@@ -129,6 +132,8 @@ pub struct TimerReport {
     pub delivered: u64,
     /// Timers that were recalled since the start.
     pub recalled: u64,
+    /// Timers that were given up since the start, as the disk never read them.
+    pub given_up: u64,
     /// What waits, slot by slot.
     pub view: TimerView,
 }
@@ -148,6 +153,7 @@ pub struct Timer {
     unread: Unread,
     /// What the disk could not read.
     again: Again,
+    patience: Patience,
     /// How often in a row the wheel could not be read.
     failed: u32,
     marker: Marker,
@@ -179,6 +185,7 @@ impl Timer {
             later: Later::default(),
             unread: Unread::default(),
             again: Again::default(),
+            patience: Patience::default(),
             failed: 0,
             marker,
             busy: false,
@@ -275,6 +282,7 @@ impl Timer {
         }
         self.open.opened_to(self.store.read_to_ms());
         self.open.close_before(self.store.read_to_ms());
+        self.patience.close_before(self.store.read_to_ms());
         if self.store.next_slot(self.store.read_to_ms(), now_ms)?.is_none() && self.not_entered().is_none() {
             // Whatever was due before the start is passed.
             self.before.get_or_insert_default().forget();
@@ -393,6 +401,7 @@ impl Timer {
             next_ms: self.open.next_ms(),
             delivered: self.delivered,
             recalled: self.open.cancelled(),
+            given_up: self.patience.given_up(),
             view: self.store.view(),
         }
     }
@@ -482,7 +491,9 @@ impl Handler<Read> for Timer {
             }
             self.open.read(slot_ms);
         }
-        self.again.note(unreadable, read.shut, self.cast.now_ms());
+        let now_ms = self.cast.now_ms();
+        let (units, slots) = self.still_tried((unreadable, read.shut), now_ms);
+        self.again.note(units, slots, now_ms);
         if let Err(error) = self.enter_new(read.new, read.now_ms) {
             tracing::warn!(%error, "timers could not be entered yet");
             return self.look_in(context, AGAIN_AFTER_MS);
@@ -504,6 +515,9 @@ impl Handler<Delivered> for Timer {
             let log_offset = waiting.log_offset;
             match at < outcome.passed {
                 true if outcome.is_done(at) => self.open.done(waiting.slot_ms),
+                true if self.gives_up(waiting.slot_ms, (log_offset, waiting.size), now_ms) => {
+                    self.open.done(waiting.slot_ms);
+                }
                 true => {
                     let pause_ms = self.open.put_off(waiting, now_ms);
                     tracing::error!(log_offset, pause_ms, "a timer waits until it can be read");

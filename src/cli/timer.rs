@@ -56,6 +56,8 @@ struct Summary {
     lag_ms: i64,
     /// Stored, and not on the wheel yet.
     behind: i64,
+    /// Never read by the disk, since the start of the broker.
+    given_up: u64,
     delivered_before_ms: i64,
 }
 
@@ -69,7 +71,7 @@ struct Count {
 
 impl Row for Summary {
     const COLUMNS: &'static [&'static str] =
-        &["of", "pending", "next due (UTC)", "lag ms", "behind", "delivered before (UTC)"];
+        &["of", "pending", "next due (UTC)", "lag ms", "behind", "given up", "delivered before (UTC)"];
 
     fn cells(&self) -> Vec<String> {
         vec![
@@ -78,6 +80,7 @@ impl Row for Summary {
             shown(self.next_due_ms),
             self.lag_ms.to_string(),
             self.behind.to_string(),
+            self.given_up.to_string(),
             shown(self.delivered_before_ms),
         ]
     }
@@ -153,6 +156,7 @@ fn summary((of, metrics): (String, TimerMetrics)) -> Summary {
         next_due_ms: metrics.next_due_ms,
         lag_ms: metrics.lag_ms,
         behind: metrics.behind,
+        given_up: metrics.given_up,
         delivered_before_ms: metrics.read_to_ms,
     }
 }

@@ -14,7 +14,7 @@ use troupemq_store::{LogReader, Unit};
 
 use super::clients::{body, describe};
 use crate::cast::BrokerCast;
-use crate::net::{Answer, Call, Refusal};
+use crate::net::{Answer, Call};
 
 /// Units of one answer.
 const UNITS_MAX: usize = 1000;

@@ -26,6 +26,7 @@ use crate::detour::HALF_TOPIC;
 use crate::node::Node;
 use crate::testing::{Client, request, small_broker, stored, until, wait_for};
 use crate::timer::Report;
+use crate::transaction::CountOpen;
 
 /// The folder of a queue.
 fn queue(dir: &Path, topic: &str, queue_id: i32) -> PathBuf {
@@ -248,6 +249,9 @@ fn a_half_message_whose_unit_the_disk_cannot_read_is_asked_about_when_it_can_and
     let mut client = Client::of(&node);
     let (decided, asked) = (half(&mut client, "Decided", ""), half(&mut client, "Asked", ""));
     let mut producer = produce_for(&node, "Payers");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let checker = node.broker().expect("a broker").transactions.clone();
+    until("both are taken in", || runtime.block_on(checker.send(CountOpen)).expect("it lives") == 2);
     let broken = arm(&queue(dir.path(), HALF_TOPIC, 0), Op::Read, 0, 5);
     clock.advance_ms(30_000);
     until("a round looks at it", || broken.has_struck());

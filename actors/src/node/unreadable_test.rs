@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::request::{QueryMessage, QueryMessageHeader};
-use troupemq_store::ManualClock;
 use troupemq_store::faults::{Op, arm};
+use troupemq_store::{Clock, ManualClock};
 
 use super::delivery_test::{NOW_MS, count, start};
 use super::end_to_end_test::{evict, found, refused, with_cold_log};
 use crate::node::Node;
 use crate::testing::{Client, request, small_broker, start_broker, stored, until, wait_for};
+use crate::timer::Report;
 
 /// The first segment of the log of a broker.
 fn first_segment(dir: &Path) -> std::path::PathBuf {
@@ -146,6 +147,42 @@ fn a_message_of_a_level_that_the_disk_cannot_read_comes_when_it_can_once_and_hol
 #[test]
 fn a_timer_that_the_disk_cannot_read_comes_when_it_can_once_and_holds_up_no_other() {
     deliver_unreadable("TIMER_DELAY_MS\u{1}2000\u{2}");
+}
+
+#[test]
+fn a_timer_that_the_disk_never_reads_is_given_up_when_no_message_would_be_kept_so_long_and_holds_no_slot_open()
+ {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let timer = node.broker().expect("a broker").timer.clone();
+    let report = || runtime.block_on(timer.send(Report)).expect("it lives");
+    stored(&client.produce("Late", 0, b"first", "TIMER_DELAY_MS\u{1}2000\u{2}"));
+    until("it is entered", || report().behind == 0);
+    for _ in 0..9 {
+        stored(&client.produce("Fill", 0, &[1; 1_000_000], ""));
+    }
+    let broken = arm(&first_segment(dir.path()), Op::Read, 0, 5);
+    clock.advance_ms(5_000);
+    until("it is tried", || broken.has_struck());
+    assert_eq!(report().given_up, 0);
+    let held_ms = report().checkpoint.last_read_ms;
+    assert!(held_ms <= NOW_MS + 3_000, "its slot is open");
+    until("it is given up", || {
+        clock.advance_ms(3 * 3_600_000);
+        report().given_up == 1
+    });
+    assert!(clock.now_ms() >= NOW_MS + 48 * 3_600_000, "not before two thirds of three days are over");
+    until("its slot is passed", || report().checkpoint.last_read_ms > NOW_MS + 48 * 3_600_000);
+    drop(broken);
+    let mut client = Client::of(&node);
+    stored(&client.produce("Late", 0, b"second", "TIMER_DELAY_MS\u{1}2000\u{2}"));
+    until("the second is entered", || report().behind == 0);
+    clock.advance_ms(5_000);
+    assert_eq!(&wait_for(&mut client, "Late", 0, 0).body[..], b"second");
+    node.stop_and_wait().expect("a clean stop");
 }
 
 #[test]

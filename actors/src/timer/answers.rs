@@ -65,6 +65,7 @@ pub(super) fn count(
         behind: report.behind,
         delivered: report.delivered,
         recalled: report.recalled,
+        given_up: report.given_up,
         ..TimerMetrics::default()
     };
     for (slot_ms, timers) in slots {

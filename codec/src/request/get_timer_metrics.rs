@@ -44,6 +44,8 @@ pub struct TimerMetrics {
     pub delivered: u64,
     /// Recalled since the start of the broker.
     pub recalled: u64,
+    /// Given up since the start of the broker: the disk has not read them for as long as messages are kept.
+    pub given_up: u64,
     /// Timers of the coming hour by the second in which they are due, epoch s.
     pub by_second: BTreeMap<i64, i64>,
     /// All timers by the minute in which they are due, epoch s of its beginning.
