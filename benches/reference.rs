@@ -179,39 +179,34 @@ impl Bare {
     fn new(dir: &Path, address: SocketAddr) -> Bare {
         let record = NewRecord {
             topic: "BenchmarkTopic01",
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
             born_timestamp_ms: 1,
             born_host: address,
             store_host: address,
-            reconsume_times: 0,
-            prepared_log_offset: 0,
             body: &[b'x'; 1024],
             properties: &[OWN_PROPERTIES],
+            ..NewRecord::PLAIN
         };
         let mut records = BytesMut::new();
         for _ in 0..PULLED {
             record.encode(&mut records).expect("the record is short");
         }
-        let head = |opaque| Head::answer(ResponseCode::SUCCESS, opaque, HeaderForm::Json);
-        let stored = StoredAt {
-            message_id: "7F00000100002A9F000000000012D687",
+        let replies = StoredReplies::new("DefaultRegion", true);
+        let stored = StoredUsually {
+            message_id: b"7F00000100002A9F000000000012D687",
             queue_id: 3,
             queue_offset: 123_456,
-            transaction_id: Some("7F00000110424E0E2F2A93B109210000"),
-            batch_unique_id: None,
-            recall_handle: None,
+            unique_id: b"7F00000110424E0E2F2A93B109210000",
         };
-        let reply =
-            |opaque| SendReply { head: head(opaque), region: "r", trace_on: true, stored: Some(stored) };
         let pulled = PullMessageReplyHeader { next_offset: 32, max_offset: 64, ..Default::default() };
         Bare {
             file: File::create(dir.join("bare")).expect("a file can be made"),
             at: AtomicU64::new(0),
-            send: Canned::of(|opaque, out| reply(opaque).encode(out)),
+            send: Canned::of(|opaque, out| {
+                assert!(replies.encode(opaque, &stored, out), "the id needs no escape");
+            }),
             pull: Canned::of(|opaque, out| {
-                pulled.encode_head(head(opaque), records.len(), out);
+                let head = Head::answer(ResponseCode::SUCCESS, opaque, HeaderForm::Json);
+                pulled.encode_head(head, records.len(), out);
                 out.extend_from_slice(&records);
             }),
         }

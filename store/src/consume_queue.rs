@@ -32,7 +32,7 @@ mod files;
 mod read;
 mod recover;
 mod table;
-mod unit;
+pub(crate) mod unit;
 mod units;
 
 #[cfg(test)]

@@ -324,9 +324,8 @@ pub fn rebuild(config: StoreConfig, clock: Arc<dyn Clock>) -> Result<RecoveryRep
         ..config
     };
     // The timers are entered anew by the broker's next start; how far their delivery came stays where it is noted.
-    remove(&config.dir.join("timerwheel"))?;
-    let timer_log = config.dir.join("timerlog");
-    for dir in [paths.consume_queue(), paths.batch_consume_queue(), paths.index(), timer_log] {
+    remove(&paths.timer_wheel())?;
+    for dir in [paths.consume_queue(), paths.batch_consume_queue(), paths.index(), paths.timer_log()] {
         match std::fs::remove_dir_all(&dir) {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
                 return Err(StoreError::io("remove", &dir)(cause));

@@ -9,6 +9,9 @@ use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::index;
 
+/// Name of the check point of the timers, which lies among the tables.
+pub(crate) const TIMER_CHECKPOINT: &str = "timercheck";
+
 /// The layout below a root folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
@@ -54,6 +57,21 @@ impl Paths {
     /// JSON tables.
     pub fn config(&self) -> PathBuf {
         self.root.join("config")
+    }
+
+    /// Timers by the slot in which they are due.
+    pub fn timer_wheel(&self) -> PathBuf {
+        self.root.join("timerwheel")
+    }
+
+    /// Segments of the log of the timers.
+    pub fn timer_log(&self) -> PathBuf {
+        self.root.join("timerlog")
+    }
+
+    /// How far the timers are delivered: the one file beside the tables that is no JSON.
+    pub fn timer_checkpoint(&self) -> PathBuf {
+        self.config().join(TIMER_CHECKPOINT)
     }
 
     /// How far each file was on the disk.

@@ -41,6 +41,7 @@ pub use self::peek::TimerPeek;
 use self::log::TimerLog;
 use self::wheel::{SLOTS, Wheel};
 use crate::error::StoreError;
+use crate::paths::Paths;
 use crate::segments::Segments;
 
 /// Topic that holds the messages that wait, in its queue 0.
@@ -179,10 +180,11 @@ impl Told {
 impl TimerPaths {
     /// The files of the timers of a store.
     fn below(store: &Path) -> TimerPaths {
+        let paths = Paths::below(store);
         TimerPaths {
-            log: store.join("timerlog"),
-            wheel: store.join("timerwheel"),
-            checkpoint: store.join("config").join("timercheck"),
+            log: paths.timer_log(),
+            wheel: paths.timer_wheel(),
+            checkpoint: paths.timer_checkpoint(),
         }
     }
 }

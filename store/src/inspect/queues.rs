@@ -19,13 +19,14 @@ use troupemq_codec::message::RecordView;
 use troupemq_codec::message::properties::TAGS;
 
 use super::{Finding, finding};
+use crate::consume_queue::unit::{BATCH_UNIT_BYTES, UNIT_BYTES};
 use crate::dispatch::SCHEDULE_TOPIC;
 use crate::error::StoreError;
 use crate::paths::Paths;
 use crate::segments::{SegmentFile, list_files};
 
-const PLAIN_BYTES: u64 = 20;
-const BATCH_BYTES: u64 = 46;
+const PLAIN_BYTES: u64 = UNIT_BYTES as u64;
+const BATCH_BYTES: u64 = BATCH_UNIT_BYTES as u64;
 const FILES_MAX: usize = 256;
 /// Findings told of one queue; the rest is counted.
 const TOLD_MAX: u64 = 5;

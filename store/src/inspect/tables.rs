@@ -13,15 +13,13 @@ use troupemq_codec::loose_json::from_loose_trusted;
 use super::list_names;
 use crate::checkpoint::Checkpoint;
 use crate::error::StoreError;
-use crate::paths::Paths;
+use crate::paths::{Paths, TIMER_CHECKPOINT};
 use crate::timer::read_checkpoint;
 
 /// Ending of the generation before the newest.
 const OLDER: &str = ".bak";
 /// Endings of what is no generation: half written, or put aside.
 const NO_TABLES: [&str; 2] = [".tmp", ".damaged"];
-/// The one file of `config` that is no JSON.
-const TIMER_CHECKPOINT: &str = "timercheck";
 
 /// A file that is not of the log, and what it holds.
 #[derive(Debug, Clone, PartialEq)]

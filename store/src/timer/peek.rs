@@ -10,6 +10,7 @@ use troupemq_codec::timer_record::TimerCheckpoint;
 
 use super::{checkpoint, wheel};
 use crate::error::StoreError;
+use crate::paths::Paths;
 
 /// What waits in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +26,12 @@ pub struct TimerPeek {
 impl TimerPeek {
     /// Looks into the folder of a store; none if it has no timers.
     pub fn read(dir: &Path) -> Result<Option<TimerPeek>, StoreError> {
-        let path = dir.join("timerwheel");
+        let paths = Paths::below(dir);
+        let path = paths.timer_wheel();
         if matches!(path.try_exists(), Ok(false)) {
             return Ok(None);
         }
-        let (checkpoint, precision_ms) = checkpoint::read(&dir.join("config").join("timercheck"))?;
+        let (checkpoint, precision_ms) = checkpoint::read(&paths.timer_checkpoint())?;
         // Java does not note its precision; hardly anybody changes it.
         let precision_ms = precision_ms.filter(|precision_ms| *precision_ms > 0).unwrap_or(1_000);
         let mut slots = BTreeMap::new();
