@@ -120,13 +120,13 @@ pub enum ConsumeFromWhere {
     #[default]
     #[serde(rename = "CONSUME_FROM_LAST_OFFSET")]
     LastOffset,
-    /// Old name, the same.
+    /// Old name of [`ConsumeFromWhere::LastOffset`].
     #[serde(rename = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST")]
     LastOffsetAndMinWhenBootFirst,
-    /// Old name, the same.
+    /// Old name of [`ConsumeFromWhere::LastOffset`] in Java's clients, whatever it says.
     #[serde(rename = "CONSUME_FROM_MIN_OFFSET")]
     MinOffset,
-    /// Old name, the same.
+    /// Old name of [`ConsumeFromWhere::LastOffset`].
     #[serde(rename = "CONSUME_FROM_MAX_OFFSET")]
     MaxOffset,
     /// At the oldest message.

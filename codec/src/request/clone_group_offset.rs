@@ -13,6 +13,7 @@ header! {
         source_group: Text = "srcGroup",
         target_group: Text = "destGroup",
         topic: Option<Text> = "topic",
+        /// Whether topics count that the source group does not subscribe to now.
         offline: Option<bool> = "offline",
     }
 }

@@ -11,10 +11,11 @@ use crate::text::Text;
 header! {
     /// Which page.
     pub struct GetAllSubscriptiongroupConfigHeader {
-        /// First group wanted, by name.
+        /// Number of the first group wanted, in the order of their names; from 0 on.
         group_seq: Option<i32> = "groupSeq",
         /// Version of the page before, as JSON.
         data_version: Option<Text> = "dataVersion",
+        /// Groups wanted.
         groups_max: Option<i32> = "maxGroupNum",
     }
 }

@@ -11,10 +11,11 @@ use crate::text::Text;
 header! {
     /// Which page.
     pub struct GetAllTopicConfigHeader {
-        /// First topic wanted, by name.
+        /// Number of the first topic wanted, in the order of their names; from 0 on.
         topic_seq: Option<i32> = "topicSeq",
         /// Version of the page before, as JSON.
         data_version: Option<Text> = "dataVersion",
+        /// Topics wanted.
         topics_max: Option<i32> = "maxTopicNum",
     }
 }

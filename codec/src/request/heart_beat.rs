@@ -1,7 +1,7 @@
 //! HEART_BEAT (34): a client tells a broker which groups it has and what they subscribe to.
 //!
 //! Invariants:
-//! - the body is a `HeartbeatData`; the request has no header of its own.
+//! - the body is a [`HeartbeatData`](crate::heartbeat_data::HeartbeatData); the request has no header of its own.
 
 use crate::header::{NoHeader, header};
 use crate::request::{Direction, Request};

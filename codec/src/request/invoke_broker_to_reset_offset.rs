@@ -22,6 +22,7 @@ header! {
         queue_offset: Option<i64> = "offset",
         /// Below 0: the end of the queue.
         timestamp_ms: i64 = "timestamp",
+        /// For resets that are told to clients: forward as well, not only back.
         is_force: bool = "isForce",
     }
 }

@@ -1,7 +1,7 @@
 //! PUT_KV_CONFIG (100): sets a value of the name server.
 //!
 //! Invariants:
-//! - the only state of a name server that is on disk.
+//! - beside settings changed at run time the only state of a name server that is on disk.
 
 use crate::header::{NoHeader, header};
 use crate::request::{Direction, Request};

@@ -41,9 +41,9 @@ pub struct ConsumeTimeSpans {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueTimeSpan {
-    /// When the message that is consumed next was stored.
+    /// When the message that was consumed last was stored; the first, if none was consumed.
     pub consume_time_stamp: i64,
-    /// How long ago that is; 0 if all is consumed.
+    /// How long ago the message that is consumed next was stored; 0 if all is consumed.
     pub delay_time: i64,
     /// When the last message was stored.
     pub max_time_stamp: i64,

@@ -11,9 +11,11 @@ use crate::request::{Direction, Request};
 use crate::text::Text;
 
 header! {
-    /// Which groups.
+    /// Which groups count, and which one is compared with them.
     pub struct QueryCorrectionOffsetHeader {
+        /// Groups that do not count, joined by `,`.
         filter_groups: Option<Text> = "filterGroups",
+        /// A queue in which this group is behind all that count answers `i64::MAX`.
         compare_group: Text = "compareGroup",
         topic: Text = "topic",
     }

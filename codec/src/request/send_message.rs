@@ -242,12 +242,11 @@ impl<'a> SendView<'a> {
             producer_group: required(group, "producerGroup")?.to_cow(),
             topic: required(topic, "topic")?.to_cow(),
             default_topic: required(default_topic, "defaultTopic")?.to_cow(),
-            default_topic_queues: required(queues, "defaultTopicQueueNums")?
-                .to_i32("defaultTopicQueueNums")?,
-            queue_id: required(queue_id, "queueId")?.to_i32("queueId")?,
-            sys_flag: required(sys_flag, "sysFlag")?.to_i32("sysFlag")?,
-            born_timestamp_ms: required(born, "bornTimestamp")?.to_i64("bornTimestamp")?,
-            flag: required(flag, "flag")?.to_i32("flag")?,
+            default_topic_queues: number(queues, "defaultTopicQueueNums")?,
+            queue_id: number(queue_id, "queueId")?,
+            sys_flag: number(sys_flag, "sysFlag")?,
+            born_timestamp_ms: required(optional(born), "bornTimestamp")?.to_i64("bornTimestamp")?,
+            flag: number(flag, "flag")?,
             properties,
             reconsume_times: optional(times).map(|value| value.to_i32("reconsumeTimes")).transpose()?,
             unit_mode: unit.is_some_and(Value::to_bool),
@@ -262,6 +261,10 @@ const FIELDS: usize = 13;
 
 fn required<'a>(value: Option<Value<'a>>, key: &'static str) -> Result<Value<'a>, CodecError> {
     value.ok_or(CodecError::Missing { key })
+}
+
+fn number(value: Option<Value<'_>>, key: &'static str) -> Result<i32, CodecError> {
+    required(optional(value), key)?.to_i32(key)
 }
 
 /// In the binary form an empty text is an absent number.
@@ -462,6 +465,27 @@ mod tests {
             let mut long = Command::request::<SendMessage>(&SendMessageHeader::from(header()));
             long.form = form;
             check(&long);
+        }
+    }
+
+    #[test]
+    fn a_view_refuses_what_the_header_refuses_and_for_the_same_reason() {
+        let whole = Command::request::<SendMessage>(&SendMessageHeader::from(header()));
+        for key in SendMessageHeader::KEYS {
+            for value in [None, Some(""), Some("x")] {
+                let mut command = whole.clone();
+                command.fields.remove(key);
+                if let Some(value) = value {
+                    command.fields.put(key, value);
+                }
+                for form in [HeaderForm::Json, HeaderForm::Binary] {
+                    command.form = form;
+                    let frame = frame(&command);
+                    let known = Command::decode(frame.clone()).unwrap().header::<SendMessageHeader>().err();
+                    let read = SendView::read(&CommandView::parse(&frame).unwrap()).err();
+                    assert_eq!(read, known, "{key}={value:?} {form:?}");
+                }
+            }
         }
     }
 

@@ -28,7 +28,7 @@ pub struct RequestModeBody {
     pub consumer_group: Text,
     /// How.
     pub mode: RequestMode,
-    /// How many clients share a queue; 0 or less: all.
+    /// For [`RequestMode::Pop`]: how many other members each one pops the queues of, beside its own; 0 or less: all.
     pub pop_share_queue_num: i32,
     /// The topic.
     pub topic: Text,

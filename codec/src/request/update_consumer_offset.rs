@@ -1,7 +1,8 @@
 //! UPDATE_CONSUMER_OFFSET (15): a group has come this far in a queue; often one-way.
 //!
 //! Invariants:
-//! - an offset may go backwards; only a reset by the broker stands against it.
+//! - a commit may go back only where something asked for that: a reset, a seek, a pull consumer, a tool; one that
+//!   merely comes late is ignored (`actors/src/offsets/progress.rs`).
 
 use crate::header::{NoHeader, header};
 use crate::request::{Direction, Request};
