@@ -420,6 +420,36 @@ mod tests {
         assert!(offsets.into_iter().eq((0..).zip(bodies)));
     }
 
+    #[test]
+    fn a_record_that_fits_no_segment_is_refused_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut opened = opened(&dir, FlushMode::Async);
+        let queue = opened.queues.open_or_create(Sample::TOPIC, 0).unwrap();
+        let mut append = |body_bytes| {
+            let mut batch = AppendBatch::default();
+            Sample { queue_id: 0, fill: 1, body_bytes }.push(&mut batch, &queue);
+            opened.log.append(&mut batch, 1).map(|appended| appended.from)
+        };
+        assert!(matches!(append(65_536), Err(StoreError::TooLong { max: 65_528, .. })));
+        assert_eq!((append(10).unwrap(), queue.next_offset()), (0, 1));
+    }
+
+    /// Store times never go back, whatever the clock does: searches by time rely on it.
+    #[test]
+    fn a_clock_that_is_set_back_leaves_the_store_times_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut opened = opened(&dir, FlushMode::Async);
+        for now_ms in [1_000, 400, 1_200] {
+            Sample { queue_id: 0, fill: 1, body_bytes: 10 }.store(&mut opened, Sample::TOPIC, now_ms);
+        }
+        let (end, mut times) = (opened.log.wrote_to(), Vec::new());
+        let walked = opened.reader.walk(0, end, |record| {
+            times.push(record.store_timestamp_ms());
+            Ok::<(), StoreError>(())
+        });
+        assert_eq!((walked.unwrap(), times), (end, vec![1_000, 1_000, 1_200]));
+    }
+
     /// Wherever the sectors of the disk lie in a record.
     #[test]
     fn as_many_zeros_as_properties_may_hold_are_never_taken_for_a_lost_sector() {

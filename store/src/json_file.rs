@@ -192,6 +192,18 @@ mod tests {
     }
 
     #[test]
+    fn a_save_is_done_when_the_disk_has_the_file_and_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path());
+        for nth in 0..2 {
+            let fault = faults::arm(dir.path(), Op::Flush, nth, 5);
+            assert!(file.save(b"{\"n\":1}").is_err() && fault.has_struck(), "flush {nth}");
+        }
+        let fault = faults::arm(dir.path(), Op::Flush, 2, 5);
+        assert!(file.save(b"{\"n\":2}").is_ok() && !fault.has_struck());
+    }
+
+    #[test]
     fn a_refusal_at_any_step_of_a_save_leaves_a_whole_generation() {
         for op in [Op::Create, Op::Write, Op::Flush, Op::Rename] {
             for nth in 0..3 {

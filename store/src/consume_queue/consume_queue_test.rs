@@ -176,6 +176,25 @@ fn a_hole_or_a_step_back_ends_the_queue_after_an_unclean_stop() {
     }
 }
 
+/// A unit of a batch queue tells its offsets itself.
+#[test]
+fn a_unit_of_other_offsets_than_those_that_follow_ends_a_batch_queue_after_an_unclean_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = table(dir.path());
+    table.declare_batch("T");
+    let queue = table.open_or_create("T", 1).unwrap();
+    for index in 0..20 {
+        let batch = Unit { queue_offset: index * 3, count: 3, ..unit(index) };
+        assert_eq!(queue.put(&batch, index).unwrap(), Put::Appended);
+    }
+    let path = dir.path().join("batchconsumequeue/T/1/00000000000000000000");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The lowest byte of the first offset of unit 12.
+    bytes[12 * 46 + 35] += 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(reopened(dir.path(), Trust::Unclean).max_offset(), 36);
+}
+
 #[test]
 fn units_beyond_the_end_of_the_log_are_cut() {
     for log_end in [0, 99, 100, 5999, 6000, 6001, 11_950] {

@@ -6,9 +6,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use troupemq_codec::message::NewRecord;
+use troupemq_codec::message::{NewRecord, sys_flag};
 
-use crate::{AppendBatch, ManualClock, Opened, StoreConfig, open};
+use crate::{AppendBatch, KeyQuery, ManualClock, Opened, StoreConfig, open};
 
 fn open_dir(dir: &Path) -> Opened {
     let config =
@@ -185,5 +185,30 @@ fn a_queue_whose_first_messages_are_gone_begins_with_filler() {
         let queue = store.queues.get("T", 0).unwrap();
         assert_eq!((queue.min_offset(), queue.max_offset()), (1_000, 1_002));
         assert_eq!(log_offsets(&store, "T"), wanted);
+    }
+}
+
+/// A half message is found by its keys, what says that one was rolled back is not.
+#[test]
+fn half_and_rolled_back_messages_get_no_unit_and_only_the_rolled_back_no_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open_dir(dir.path());
+    let queue = store.queues.open_or_create("T", 0).unwrap();
+    let mut batch = AppendBatch::default();
+    let states =
+        [0, sys_flag::TRANSACTION_PREPARED, sys_flag::TRANSACTION_COMMIT, sys_flag::TRANSACTION_ROLLBACK];
+    for sys_flag in states {
+        let start = batch.bytes.len();
+        let record = NewRecord { topic: "T", sys_flag, properties: &[b"KEYS\x01K\x02"], ..NewRecord::PLAIN };
+        record.encode(&mut batch.bytes).unwrap();
+        batch.push(start, &queue, u16::from(sys_flag::is_visible(sys_flag)), 0);
+    }
+    store.log.append(&mut batch, 1_000).unwrap();
+    let [plain, half, committed, _rolled_back] = [0, 1, 2, 3].map(|at: usize| batch.records[at].log_offset);
+    let query = KeyQuery { topic: "T", key: "K", begin_ms: 0, end_ms: i64::MAX, max: 10 };
+    for _ in 0..2 {
+        dispatch_all(&mut store);
+        assert_eq!(log_offsets(&store, "T"), [Some(plain), Some(committed)]);
+        assert_eq!(store.dispatch.index().query(&query).unwrap(), [plain, half, committed]);
     }
 }

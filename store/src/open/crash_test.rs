@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::commit_log::batch::AppendBatch;
 use crate::config::FlushMode;
+use crate::index::KeyQuery;
 use crate::testing::{Random, Sample, close_well, small_files};
 
 /// One appended message, as the model keeps it.
@@ -277,6 +278,129 @@ fn a_loss_of_power_costs_nothing_that_was_flushed() {
         kept.retain(|one| one.log_offset < cut);
         assert_recovers(&dir, &kept, &mut random);
     }
+}
+
+/// The page cache has it after a kill; that does not mean that the disk has.
+#[test]
+fn what_a_start_finds_behind_the_checkpoint_counts_as_flushed_once_it_was_flushed_again() {
+    let (dir, kept, _) = killed(41, 60);
+    let mut opened = open_one(config(&dir));
+    assert_holds(&opened, &kept);
+    let (saved_to, end) = (opened.marks.saved_to(), opened.reader.wrote_to());
+    assert!(saved_to < end);
+    assert_eq!(opened.flusher.flushed_to(), saved_to);
+    let refused = crate::faults::arm(&dir.path().join("commitlog"), crate::faults::Op::Flush, 0, 5);
+    assert!(opened.flusher.flush().is_err() && refused.has_struck(), "the disk is asked");
+    assert_eq!(opened.flusher.flushed_to(), saved_to);
+}
+
+/// A page of units that was not forced to the disk is zero after a loss of power, the page behind it is there.
+#[test]
+fn a_hole_among_the_units_behind_the_checkpoint_is_filled_from_the_log() {
+    let dir = TempDir::new().unwrap();
+    let config = StoreConfig { queue_file_bytes: 40_000, log_segment_bytes: 1 << 20, ..config(&dir) };
+    let mut opened = open_one(config.clone());
+    let store = |opened: &mut Opened, fill| {
+        Sample { queue_id: 0, fill, body_bytes: 50 }.store(opened, Sample::TOPIC, 1);
+    };
+    store(&mut opened, 0);
+    opened.flusher.flush().unwrap();
+    opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher()).unwrap();
+    (1..1_000_u16).for_each(|at| store(&mut opened, at.to_be_bytes()[1]));
+    drop(opened);
+    let file = dir.path().join("consumequeue").join(Sample::TOPIC).join("0").join(format!("{:020}", 0));
+    let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+    file.write_all_at(&[0; 4_096], 4_096).unwrap();
+    let opened = open_one(config);
+    let queue = opened.queues.get(Sample::TOPIC, 0).unwrap();
+    assert_eq!((queue.max_offset(), queue.units(0, 1_000).count()), (1_000, 1_000));
+    for at in 0..1_000_u16 {
+        let unit = queue.unit(at.into()).unwrap();
+        let fill = opened.reader.record_at(unit.log_offset, |record| record.body()[0]);
+        assert_eq!(fill, Some(at.to_be_bytes()[1]), "{at}");
+    }
+}
+
+/// What stood behind a torn record fits behind the one that takes its place, and must not come back.
+#[test]
+fn a_record_behind_a_torn_one_never_comes_back_once_another_took_its_place() {
+    let dir = TempDir::new().unwrap();
+    let mut opened = open_one(config(&dir));
+    let store = |opened: &mut Opened, fill| {
+        Sample { queue_id: 0, fill, body_bytes: 500 }.store(opened, Sample::TOPIC, 1);
+    };
+    store(&mut opened, 1);
+    opened.flusher.flush().unwrap();
+    opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher()).unwrap();
+    let torn = opened.reader.wrote_to();
+    (2..=4).for_each(|fill| store(&mut opened, fill));
+    drop(opened);
+    let file = dir.path().join("commitlog").join(format!("{:020}", 0));
+    let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+    file.write_all_at(b"torn", torn + 200).unwrap();
+    let mut opened = open_one(config(&dir));
+    assert_eq!(opened.reader.wrote_to(), torn);
+    store(&mut opened, 9);
+    drop(opened);
+    let opened = open_one(config(&dir));
+    let queue = opened.queues.get(Sample::TOPIC, 0).unwrap();
+    let fills = queue.units(0, 10).map(|unit| {
+        opened.reader.record_at(unit.log_offset, |record| record.body()[0]).expect("its record is there")
+    });
+    assert_eq!(fills.collect::<Vec<_>>(), [1, 9]);
+}
+
+/// The header of the index reached the disk before a loss of power, its last entries did not.
+#[test]
+fn entries_of_the_index_behind_the_checkpoint_are_made_again() {
+    let dir = TempDir::new().unwrap();
+    let mut opened = open_one(config(&dir));
+    let mut random = Random::seeded(43);
+    let mut count = fill(&mut opened, &mut random, 1).len();
+    opened.flusher.flush().unwrap();
+    opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher()).unwrap();
+    count += fill(&mut opened, &mut random, 100).len();
+    drop(opened);
+    let path = files_below(&dir.path().join("index")).remove(0);
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    // Behind the header and the slots two entries for each message, as each has two keys.
+    let from = 40 + 4 * 500 + 20 * 40;
+    let zeros = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap() - from];
+    file.write_all_at(&zeros, from as u64).unwrap();
+    let opened = open_one(config(&dir));
+    let query = KeyQuery { topic: Sample::TOPIC, key: "KeyB", begin_ms: 0, end_ms: i64::MAX, max: 1_000 };
+    assert_eq!(opened.dispatch.index().query(&query).unwrap().len(), count);
+}
+
+/// Whoever looks at the checkpoint takes what it says for what the disk has.
+#[test]
+fn a_checkpoint_never_says_that_more_is_dispatched_than_is_flushed() {
+    let dir = TempDir::new().unwrap();
+    let mut opened = open_one(config(&dir));
+    fill(&mut opened, &mut Random::seeded(44), 20);
+    let flushed_to = opened.flusher.flush().unwrap();
+    fill(&mut opened, &mut Random::seeded(45), 20);
+    opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher()).unwrap();
+    let reached = Checkpoint::read(&dir.path().join("checkpoint")).unwrap().reached.unwrap();
+    assert_eq!((reached.flushed_to, reached.dispatched_to), (flushed_to, flushed_to));
+}
+
+#[test]
+fn a_store_that_was_closed_before_all_was_dispatched_is_read_again() {
+    let dir = TempDir::new().unwrap();
+    let mut opened = open_one(config(&dir));
+    let mut kept = fill(&mut opened, &mut Random::seeded(46), 20);
+    let (queue_id, fill, body_bytes) = (0, 7, 10);
+    let queue = opened.queues.open_or_create(Sample::TOPIC, queue_id).unwrap();
+    let mut batch = AppendBatch::default();
+    Sample { queue_id, fill, body_bytes }.push(&mut batch, &queue);
+    opened.log.append(&mut batch, 1_000_000).unwrap();
+    let (log_offset, queue_offset) = (batch.records[0].log_offset, batch.records[0].queue_offset);
+    kept.push(Kept { log_offset, queue_id, queue_offset, fill, body_bytes });
+    close_well(opened);
+    let opened = open_one(config(&dir));
+    assert!(!opened.report.was_closed);
+    assert_holds(&opened, &kept);
 }
 
 /// Zeroes pages of the log behind `from`, each with a chance of a half.

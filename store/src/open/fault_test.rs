@@ -145,6 +145,28 @@ fn a_failed_flush_is_never_tried_again() {
     }
 }
 
+/// Also when the disk would take it again: the page cache may have forgotten what it could not write.
+#[test]
+fn after_a_flush_or_a_write_of_the_log_that_failed_the_open_store_takes_nothing() {
+    for op in [Op::Flush, Op::Write] {
+        let dir = TempDir::new().unwrap();
+        let mut opened = try_open(&dir, FlushMode::Async).unwrap();
+        let (mut random, mut acked) = (Random::seeded(2), Acked::new());
+        send(&mut opened, &mut random, &mut acked).unwrap();
+        let fault = arm(&dir.path().join("commitlog"), op, 0, IO_ERROR);
+        let (sent, flushed) = (send(&mut opened, &mut random, &mut acked), opened.flusher.flush());
+        assert_eq!((sent.is_err(), flushed.is_err()), (op == Op::Write, true), "{op:?}");
+        assert!(fault.has_struck());
+        drop(fault);
+        let sent = send(&mut opened, &mut random, &mut acked);
+        assert!(matches!(sent, Err(StoreError::Poisoned { .. })), "{op:?}: {sent:?}");
+        let flushed = opened.flusher.flush();
+        assert!(matches!(flushed, Err(StoreError::Poisoned { .. })), "{op:?}: {flushed:?}");
+        drop(opened);
+        assert_holds(&try_open(&dir, FlushMode::Async).unwrap(), &acked);
+    }
+}
+
 #[test]
 fn a_new_file_that_the_system_refuses_costs_no_acknowledged_message() {
     for place in ["commitlog", "consumequeue", "index"] {

@@ -82,6 +82,26 @@ fn a_rotten_record_costs_itself_alone_whoever_reads_the_whole_log() {
     }
 }
 
+/// Nobody has noted how far the log was on the disk when Java closed the store, but all of it was.
+#[test]
+fn a_rotten_record_of_the_last_segment_costs_itself_alone_where_java_has_closed_the_store() {
+    let (dir, kept, mut random) = closed(811, 400);
+    let checkpoint = std::fs::OpenOptions::new().write(true).open(dir.path().join("checkpoint")).unwrap();
+    checkpoint.set_len(2048).unwrap();
+    let segment = kept.last().unwrap().log_offset / 65_536;
+    let is_hit = |one: &Kept| one.log_offset / 65_536 == segment && one.body_bytes > 100;
+    let lost = [kept.iter().position(is_hit).unwrap()];
+    assert!(lost[0] + 1 < kept.len(), "a record follows");
+    rot(dir.path(), &kept[lost[0]]);
+    let mut opened = open_one(config(&dir));
+    assert!(opened.report.was_closed);
+    assert_lacks(&opened, &kept, &lost);
+    let mut all = kept;
+    all.extend(fill(&mut opened, &mut random, 50));
+    close_well(opened);
+    assert_lacks(&open_one(config(&dir)), &all, &lost);
+}
+
 /// What was passed over at one start stays lost at the next, which scans behind it alone and reads it again for the
 /// queues.
 #[test]
