@@ -339,8 +339,11 @@ mod tests {
     #[test]
     fn a_deleted_group_is_gone_and_a_built_in_one_stays() {
         let mut groups = table(true);
-        groups.ensure(&Text::from("g"), 0).expect("made");
+        let name = Text::from("g");
+        groups.ensure(&name, 0).expect("made");
+        assert!(groups.forbid_reading(&name, &Text::from("t"), true, 0));
         assert!(groups.remove("g", 1));
+        assert!(!groups.is_reading_forbidden("g", "t"), "another of its name begins anew");
         assert!(!groups.remove("g", 1));
         assert!(!groups.remove("TOOLS_CONSUMER", 1));
         assert_eq!(groups.iter().count(), BUILT_IN.len());

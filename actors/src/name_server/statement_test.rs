@@ -4,9 +4,9 @@
 //! - what a refusal must not change is looked at behind it.
 
 use bytes::Bytes;
-use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::*;
-use troupemq_codec::topic::{TopicConfig, TopicConfigTable};
+use troupemq_codec::topic::{DataVersion, TopicConfig, TopicConfigTable};
 use troupemq_codec::{Command, Text};
 
 use super::silence_test::{brokers, name_server, registration};
@@ -91,5 +91,30 @@ fn what_is_not_there_or_may_not_be_is_told_with_rocketmqs_codes_and_words() {
     let config = client.call(request::<GetNamesrvConfig>(&Default::default()));
     let text = String::from_utf8(config.body.to_vec()).expect("it is text");
     assert!(text.contains("orderMessageEnable=false"), "nothing was changed: {text}");
+    node.stop_and_wait().unwrap();
+}
+
+/// 4.15: 322.
+#[test]
+fn a_broker_is_told_whether_its_topics_are_of_another_version_than_it_registered() {
+    let (node, address) = name_server();
+    let mut client = Client::connect(address);
+    assert_eq!(client.call(registration("h:1", 120_000)).code, 0);
+    let mut ask = |address: &str, own: DataVersion| {
+        let header = QueryDataVersionHeader {
+            broker_name: "b".into(),
+            broker_address: address.into(),
+            cluster_name: "c".into(),
+            broker_id: 0,
+        };
+        let asked = request::<QueryDataVersion>(&header).with_body(Bytes::from(to_fastjson(&own)));
+        let answer = client.call(asked);
+        let reply: QueryDataVersionReplyHeader = answer.header().expect("it tells");
+        (reply.changed, from_loose::<DataVersion>(&answer.body).ok())
+    };
+    let registered = DataVersion::default();
+    assert_eq!(ask("h:1", registered), (false, Some(registered)));
+    assert_eq!(ask("h:1", registered.next(5)), (true, Some(registered)));
+    assert!(ask("h:9", registered).0, "nobody registered it");
     node.stop_and_wait().unwrap();
 }

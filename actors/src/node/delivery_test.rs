@@ -55,6 +55,7 @@ fn a_delayed_message_comes_at_its_time_and_as_it_was() {
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
     stored(&client.produce("Late", 1, b"plain", ""));
+    stored(&client.produce("Late", 1, b"sooner", "DELAY\u{1}1\u{2}"));
     let sent = client.produce(
         "Late",
         1,
@@ -63,10 +64,12 @@ fn a_delayed_message_comes_at_its_time_and_as_it_was() {
     );
     assert_eq!(stored(&sent).queue_id, 1);
     clock.advance_ms(4999);
+    // Now it was looked what is due.
+    assert_eq!(&wait_for(&mut client, "Late", 1, 1).body[..], b"sooner");
     stored(&client.produce("Late", 1, b"meanwhile", ""));
-    assert_eq!(count(&mut client, "Late", 1), 2);
+    assert_eq!(count(&mut client, "Late", 1), 3);
     clock.advance_ms(1);
-    let message = wait_for(&mut client, "Late", 1, 2);
+    let message = wait_for(&mut client, "Late", 1, 3);
     assert_eq!((&message.body[..], message.queue_id), (&b"later"[..], 1));
     assert_eq!(message.born_timestamp_ms, 1_795_000_000_000);
     let wanted = [("UNIQ_KEY", "U1"), ("TAGS", "A"), ("KEYS", "k"), ("DELAY", "2"), ("REAL_TOPIC", "Late")];

@@ -9,9 +9,10 @@ use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
 use troupemq_codec::loose_json::{from_loose, to_fastjson};
 use troupemq_codec::request::{
-    ConsumerList, GetConsumerListByGroup, GetConsumerListByGroupHeader, HeartBeat, LockBatchMq, LockBody,
-    LockReplyBody, NotifyConsumerIdsChanged, PullMessage, PullMessageHeader, PullMessageReplyHeader,
-    QueryConsumerOffset, QueryConsumerOffsetHeader, QueryConsumerOffsetReplyHeader, UnlockBatchMq,
+    ConsumerList, DeleteSubscriptiongroup, DeleteSubscriptiongroupHeader, GetConsumerListByGroup,
+    GetConsumerListByGroupHeader, HeartBeat, LockBatchMq, LockBody, LockReplyBody, NotifyConsumerIdsChanged,
+    PullMessage, PullMessageHeader, PullMessageReplyHeader, QueryConsumerOffset, QueryConsumerOffsetHeader,
+    QueryConsumerOffsetReplyHeader, UnlockBatchMq,
 };
 use troupemq_codec::topic::{MessageQueue, TopicConfig, TopicConfigTable};
 use troupemq_codec::{Command, Request, ResponseCode, Text};
@@ -286,4 +287,22 @@ fn a_reset_is_the_answer_to_the_next_pull_and_commits_before_it_do_not_count() {
     assert_eq!(moved.header::<PullMessageReplyHeader>().unwrap().next_offset, 1);
     assert_eq!(commit(&mut client, 2).remark, None);
     assert_eq!(query(&mut client, 0, None), Ok(2));
+}
+
+#[test]
+fn a_reset_that_nobody_has_pulled_yet_goes_with_its_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    assert_eq!(client.produce("T", 0, b"x", "").code, 0);
+    client.call_past_notices(beat("a", "T"));
+    let queue_offsets = BTreeMap::from([(0, 0)]);
+    let reset = ResetOffsets { group: Text::from(GROUP), topic: Text::from("T"), queue_offsets };
+    node.broker().unwrap().offsets.try_send(reset).expect("the mailbox takes it");
+    assert_eq!(query(&mut client, 0, None), Ok(0));
+    let waits = || node.broker().unwrap().offsets_published.resets.has(GROUP, "T");
+    assert!(waits());
+    let deletion = DeleteSubscriptiongroupHeader { group: Text::from(GROUP), clean_offset: Some(true) };
+    assert_eq!(client.call_past_notices(request::<DeleteSubscriptiongroup>(&deletion)).code, 0);
+    assert!(!waits());
 }

@@ -19,8 +19,8 @@ use troupemq_codec::{Command, Request, ResponseCode, Text};
 
 use crate::node::NodeHandle;
 use crate::testing::{
-    Client, beat_request, commit_request, member_data, pull_header, reader_of, request, start_broker,
-    start_broker_as,
+    Client, beat_request, commit_request, held_pull_header, member_data, pull_header, reader_of, request,
+    start_broker, start_broker_as, until,
 };
 
 const GROUP: &str = "readers";
@@ -100,6 +100,29 @@ fn a_member_that_commits_late_is_ignored_and_reported_and_a_seek_is_not() {
     pull(&mut client, 3);
     assert_eq!(commit(&mut client, 4).remark, None, "the consumer has sought to 3");
     assert_eq!(progress(&mut client, GROUP), Some(4));
+}
+
+/// The offset that a pull brings counts when it comes, and as any other commit.
+#[test]
+fn a_pull_commits_once_however_long_it_is_held_and_one_that_comes_late_is_ignored_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, mut client) = ten(dir.path());
+    let committing = |header: PullMessageHeader, commit_offset| {
+        let sys_flag = header.sys_flag | PULL_COMMITS_OFFSET;
+        let group = Text::from(GROUP);
+        request::<PullMessage>(&PullMessageHeader { group, sys_flag, commit_offset, ..header })
+    };
+    let ignored = || node.broker().unwrap().stats.read().ignored_commits;
+    let mut held = Client::of(&node);
+    held.send(committing(held_pull_header("T", 0, 10, "*"), 5));
+    until("the held pull has committed", || progress(&mut client, GROUP) == Some(5));
+    assert_eq!(commit(&mut client, 7).remark, None);
+    assert_eq!(Client::of(&node).produce("T", 0, b"wakes it", "").code, 0);
+    assert_eq!(held.receive().expect("it is woken").code, 0);
+    assert_eq!((progress(&mut client, GROUP), ignored()), (Some(7), 0));
+    let late = committing(pull_header("T", 0, 9, "*"), 4);
+    assert_eq!(client.call_past_notices(late).code, 0);
+    assert_eq!((progress(&mut client, GROUP), ignored()), (Some(7), 1));
 }
 
 /// 3.8 #72: as a client does that stops; another member has had its queue for long.

@@ -6,14 +6,20 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use troupemq_codec::filter::MessageFilter;
 use troupemq_codec::loose_json::from_loose;
-use troupemq_codec::message::Message;
+use troupemq_codec::message::{Message, OffsetId};
 use troupemq_codec::request::*;
 use troupemq_codec::{Command, ResponseCode, Text};
 use troupemq_store::inspect::{StoreView, rebuild};
 use troupemq_store::{StoreConfig, SystemClock};
 
-use crate::testing::{Client, commit_request, pull_header, request, send_request, start_broker};
+use crate::config::BrokerConfig;
+use crate::pull::check::Selects;
+use crate::pull::read::{self, Bounds, Source};
+use crate::testing::{
+    Client, commit_request, pull_header, request, send_request, start_broker, stored, topic_request,
+};
 
 fn messages(answer: &Command) -> Vec<Message> {
     assert_eq!(answer.code, 0, "{answer:?}");
@@ -28,6 +34,21 @@ fn fill(client: &mut Client, count: usize, body: &[u8], properties: &str) {
     for _ in 0..count {
         assert_eq!(client.receive().expect("an answer").code, 0);
     }
+}
+
+fn query_request(key: &str, is_unique_key: Option<bool>) -> Command {
+    request::<QueryMessage>(&QueryMessageHeader {
+        topic: Text::from("T"),
+        key: Text::from(key),
+        messages_max: 500,
+        begin_timestamp_ms: 0,
+        end_timestamp_ms: i64::MAX,
+        is_unique_key,
+    })
+}
+
+fn query(client: &mut Client, key: &str, is_unique_key: Option<bool>) -> Vec<Message> {
+    messages(&client.call(query_request(key, is_unique_key)))
 }
 
 fn pull(client: &mut Client, queue_offset: i64, messages_max: i32) -> Vec<Message> {
@@ -51,6 +72,61 @@ fn a_pull_gives_32_messages_or_256_kib_unless_the_first_is_larger() {
     assert_eq!(pull(&mut client, 63, 50).len(), 2, "the third would be over the limit");
 }
 
+/// Who is further behind than the share of memory that counts as such reads from the disk, as far as anybody knows.
+#[test]
+fn a_pull_from_far_back_gives_8_messages_or_64_kib_unless_the_first_is_larger() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    fill(&mut client, 20, b"x", "");
+    fill(&mut client, 1, &[7; 100 << 10], "");
+    fill(&mut client, 4, &[7; 30 << 10], "");
+    let queue = node.broker().unwrap().queues.get("T", 0).unwrap();
+    let (log, config) = (&node.broker().unwrap().log, BrokerConfig::default());
+    // Of 100 bytes of memory 40 count: no record is so short.
+    let found = |queue_offset| {
+        let bounds = Bounds { is_warm: true, ..Bounds::of(&config, 100, 0, 32) };
+        let selects = Selects { filter: Arc::new(MessageFilter::compile(None, "*").unwrap()), bits: None };
+        let source = Source { units: &queue, log, selects: &selects, bounds };
+        let reading = read::read(&source, queue_offset);
+        (reading.count, reading.is_far)
+    };
+    assert_eq!([0, 8, 16].map(found), [(8, true), (8, true), (4, true)]);
+    assert_eq!([20, 21].map(found), [(1, true), (2, true)], "64 KiB, and the first however large it is");
+}
+
+#[test]
+fn a_message_whose_body_is_damaged_is_found_by_no_id_and_no_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    let sent = stored(&client.produce("T", 0, &[7; 1_000], "KEYS\u{1}rotten\u{2}"));
+    let id: OffsetId = sent.message_id.parse().unwrap();
+    let file = dir.path().join("commitlog").join(format!("{:020}", 0));
+    let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+    file.write_all_at(&[8], u64::try_from(id.log_offset).unwrap() + 500).unwrap();
+    let by_id = ViewMessageByIdHeader { topic: None, log_offset: id.log_offset };
+    let answer = client.call(request::<ViewMessageById>(&by_id));
+    assert_eq!((answer.response_code(), answer.body.len()), (ResponseCode::SYSTEM_ERROR, 0));
+    let answer = client.call(query_request("rotten", None));
+    assert_eq!((answer.response_code(), answer.body.len()), (ResponseCode::QUERY_NOT_FOUND, 0));
+}
+
+#[test]
+fn a_queue_that_is_written_and_not_read_is_refused_to_a_pull() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    let mut two_written = topic_request("Grows", 1, 6, None);
+    two_written.fields.set("writeQueueNums", "2");
+    assert_eq!(client.call(two_written).code, 0);
+    assert_eq!(client.produce("Grows", 1, b"x", "").code, 0);
+    let answer = client.call(request::<PullMessage>(&pull_header("Grows", 1, 0, "*")));
+    assert_eq!(answer.response_code(), ResponseCode::INVALID_PARAMETER);
+    let told = "queueId[1] is illegal, topic:[Grows] topicConfig.readQueueNums:[1]";
+    assert!(answer.remark.as_deref().unwrap_or_default().starts_with(told), "{answer:?}");
+}
+
 /// 3.8 #78, #79.
 #[test]
 fn a_query_gives_64_messages_and_one_by_unique_id_32() {
@@ -58,17 +134,7 @@ fn a_query_gives_64_messages_and_one_by_unique_id_32() {
     let node = start_broker(dir.path());
     let mut client = Client::of(&node);
     fill(&mut client, 70, b"x", "KEYS\u{1}first second\u{2}UNIQ_KEY\u{1}U\u{2}");
-    let mut query = |key: &str, is_unique_key| {
-        let header = QueryMessageHeader {
-            topic: Text::from("T"),
-            key: Text::from(key),
-            messages_max: 500,
-            begin_timestamp_ms: 0,
-            end_timestamp_ms: i64::MAX,
-            is_unique_key,
-        };
-        messages(&client.call(request::<QueryMessage>(&header))).len()
-    };
+    let mut query = |key: &str, is_unique_key| query(&mut client, key, is_unique_key).len();
     assert_eq!([query("first", None), query("second", None), query("U", Some(true))], [64, 64, 32]);
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use troupemq_codec::ResponseCode;
-use troupemq_codec::request::DelayOffsetTable;
+use troupemq_codec::request::{DelayOffsetTable, SendMessageReplyHeader};
 use troupemq_store::faults::{Op, arm, hold_up};
 use troupemq_store::tables::TableFile;
 use troupemq_store::timer::TimerPeek;
@@ -119,6 +119,30 @@ fn who_does_not_want_to_wait_is_answered_while_the_disk_takes_its_time_and_who_d
     drop(slow);
     assert_eq!(patient.receive().expect("an answer").code, 0);
     assert!(log.flushed_to() >= wrote_to);
+}
+
+/// 3.1 #13.
+#[test]
+fn a_disk_that_is_late_is_a_success_with_a_code_and_its_message_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut config, clock) = (synchronous(dir.path()), Arc::new(ManualClock::at(1_795_000_000_000)));
+    let timeout_ms = config.broker.as_ref().unwrap().config.sync_flush_timeout;
+    config.clock = NodeClock(clock.clone());
+    let node = Node::start(config).unwrap();
+    let mut client = Client::of(&node);
+    assert_eq!(client.produce("Late", 0, b"in time", "").code, 0);
+    let slow = hold_up(&dir.path().join("commitlog"), Op::Flush);
+    client.send(send_request("Late", 0, b"late", ""));
+    until("the disk is asked", || slow.has_struck());
+    until("it is stored and waits", || queued(&node, "Late") == 2);
+    assert!(!client.has_answer(), "an acknowledgement before the disk");
+    clock.advance_ms(u32::try_from(timeout_ms).unwrap());
+    let answer = client.receive().expect("who waited too long is answered");
+    assert_eq!(answer.response_code(), ResponseCode::FLUSH_DISK_TIMEOUT, "{answer:?}");
+    let stored: SendMessageReplyHeader = answer.header().expect("it says where the message is");
+    assert_eq!((stored.queue_id, stored.queue_offset), (0, 1));
+    drop(slow);
+    assert_eq!(&wait_for(&mut client, "Late", 0, 1).body[..], b"late");
 }
 
 #[test]

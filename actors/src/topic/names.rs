@@ -9,9 +9,9 @@ use troupemq_codec::{ResponseCode, Text};
 
 use crate::net::Refusal;
 
-/// Longest name of a topic.
+/// Longest name of a topic, in bytes.
 pub const NAME_MAX: usize = 127;
-/// Longest name of a topic that a broker makes for a group.
+/// Longest name of a topic that a broker makes for a group, in bytes.
 pub const GROUP_TOPIC_NAME_MAX: usize = 255;
 /// Begins the names of the system's own topics.
 const SYSTEM_PREFIX: &str = "rmq_sys_";

@@ -110,7 +110,7 @@ pub struct PullView<'a> {
     pub suspend_timeout_ms: i64,
     /// The subscription, if the flag says so.
     pub subscription: Option<Cow<'a, str>>,
-    /// Version of the subscription.
+    /// Version of the subscription, a time in milliseconds.
     pub subscription_version: i64,
     /// `TAG` if absent, or `SQL92`.
     pub expression_type: Option<Cow<'a, str>>,

@@ -48,8 +48,8 @@ pub struct QueueMappingItem {
     pub queue_id: i32,
     /// Its first offset there.
     pub start_offset: i64,
-    /// When it ended, -1 while it grows.
+    /// When it ended, in milliseconds; -1 while it grows.
     pub time_of_end: i64,
-    /// When it began.
+    /// When it began, in milliseconds.
     pub time_of_start: i64,
 }
