@@ -92,6 +92,7 @@ use std::time::Duration;
 
 use actix::{Actor, Addr, Arbiter, ArbiterHandle, System};
 use tokio::sync::{Notify, watch};
+use troupemq_store::faults::{self, Phase};
 
 use crate::cast::{BrokerCast, NameServerCast};
 use crate::config::{ConfigError, NodeConfig};
@@ -308,12 +309,14 @@ async fn live(
             return Ok(());
         }
     };
+    faults::enter(Phase::Serve);
     if started(Ok(parts)) {
         tokio::select! {
             () = stop.notified() => {}
             _cause = stage.poison.tripped() => {}
         }
     }
+    faults::enter(Phase::Stop);
     stage.stop().await
 }
 

@@ -53,6 +53,25 @@ pub enum Op {
     Read,
 }
 
+/// What a process does with its store: a moment can be one of a start or of an orderly stop alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It recovers, and serves nobody yet.
+    Start,
+    /// It serves.
+    Serve,
+    /// It stops in order.
+    Stop,
+}
+
+/// Says that the process has come to a phase; it begins with the start.
+#[inline(always)]
+pub fn enter(phase: Phase) {
+    #[cfg(feature = "crash-points")]
+    crash::enter(phase);
+    let _unused = phase;
+}
+
 /// A moment of an operation at which the process can die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {

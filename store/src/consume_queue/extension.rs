@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::{QueueFile, QueueFiles};
 use crate::error::StoreError;
+use crate::faults;
 use crate::paths::{Paths, remove, without_unreadable};
 use crate::segments::{SegmentFile, list_files};
 
@@ -167,7 +168,8 @@ impl QueueExtension {
         bytes.extend_from_slice(&unit.store_timestamp_ms.to_be_bytes());
         bytes.extend_from_slice(&bit_bytes.to_be_bytes());
         bytes.extend_from_slice(&unit.bits);
-        file.writable(position, size as u64)?.write(file.at(position), &bytes);
+        let map = file.writable(position, size as u64)?;
+        faults::store(file.path(), || map.write(file.at(position), &bytes));
         self.end.store(position + size as u64, Ordering::Release);
         Ok(position.cast_signed().wrapping_add(i64::MIN))
     }

@@ -106,10 +106,12 @@ impl Wheel {
         let quotient = time_ms.div_euclid(self.precision_ms);
         let slot = TimerSlot { time: quotient, first, last, count };
         let at = self.at(quotient);
-        for (index, word) in slot.encode().as_chunks::<4>().0.iter().enumerate() {
-            let value = u32::from_be_bytes(*word).to_be();
-            self.map.word(at + index * 4).store(value, Ordering::Relaxed);
-        }
+        faults::store(&self.disk.1, || {
+            for (index, word) in slot.encode().as_chunks::<4>().0.iter().enumerate() {
+                let value = u32::from_be_bytes(*word).to_be();
+                self.map.word(at + index * 4).store(value, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Empties the slot of a time.
