@@ -56,6 +56,9 @@ mod property_test;
 mod put_off_test;
 #[cfg(test)]
 mod read_test;
+mod regained;
+#[cfg(test)]
+mod regained_test;
 #[cfg(test)]
 mod retry_test;
 #[cfg(test)]

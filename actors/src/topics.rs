@@ -420,7 +420,8 @@ async fn tell_registrar(changes: &Recipient<TopicsChanged>, topics: Vec<Text>) {
     let _ = tokio::time::timeout(REGISTRATION_PATIENCE, known).await;
 }
 
-fn rules(broker: &BrokerConfig) -> TopicRules {
+/// What a broker with these settings decides by when it makes topics.
+pub(crate) fn rules(broker: &BrokerConfig) -> TopicRules {
     TopicRules {
         cluster: Text::from(broker.broker_cluster_name.as_str()),
         broker: Text::from(broker.broker_name.as_str()),

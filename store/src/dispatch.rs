@@ -55,6 +55,8 @@ pub struct DispatchWriter {
     filter_bits: Option<Box<dyn FilterBits>>,
     /// Log offset from which on records may lack units, since there was no room for them.
     missed_from: Option<u64>,
+    /// Whether queues were made anew in the midst of a walk over the log.
+    has_turned: bool,
     space: SpaceGuard,
 }
 
@@ -106,6 +108,7 @@ impl DispatchWriter {
             to_light_queues: config.dispatches_to_light_queues(),
             filter_bits: None,
             missed_from: None,
+            has_turned: false,
             space: SpaceGuard::default(),
         })
     }

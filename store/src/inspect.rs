@@ -12,6 +12,7 @@ mod entries;
 mod index;
 #[cfg(test)]
 mod inspect_test;
+mod lost;
 mod queues;
 mod tables;
 
@@ -249,6 +250,7 @@ impl StoreView {
         self.check_checkpoint(log_end, tell)?;
         index.finish(log_end, tell)?;
         summary.queues = queues.finish(summary.log_min, log_end, tell)?;
+        lost::check(&self.paths, &self.tables()?, tell)?;
         Ok(summary)
     }
 

@@ -17,7 +17,12 @@ use troupemq_codec::loose_json::from_loose_trusted;
 
 use crate::error::StoreError;
 use crate::faults::{self, Op};
-use crate::paths::{create_dir, remove, sync_dir};
+use crate::paths::{create_dir, sync_dir};
+
+/// Ending of the generation before the newest.
+pub(crate) const OLDER: &str = "bak";
+/// Ending of one that was put aside.
+pub(crate) const DAMAGED: &str = "damaged";
 
 /// A file of a table.
 #[derive(Debug, Clone)]
@@ -51,7 +56,7 @@ impl JsonFile {
         match read(&self.path)? {
             Some(bytes) if !is_blank(&bytes) => match whole(&bytes).and_then(&parse) {
                 Ok(table) => return Ok(Some(table)),
-                Err(error) if read(&self.beside("bak"))?.is_none_or(|old| is_blank(&old)) => {
+                Err(error) if read(&self.beside(OLDER))?.is_none_or(|old| is_blank(&old)) => {
                     tracing::error!(file = %self.path.display(), %error, "a table cannot be read");
                     let why = "no readable table and no older one; moved away, an empty one takes its place";
                     return Err(StoreError::Corrupt { file: self.path.clone(), at: 0, why });
@@ -59,17 +64,28 @@ impl JsonFile {
                 Err(error) => {
                     let file = self.path.display();
                     tracing::warn!(%file, %error, "table cannot be read, the generation before it is taken");
-                    let aside = self.beside("damaged");
-                    let rename = || fs::rename(&self.path, &aside);
-                    faults::pass(Op::Rename, &self.path, rename)
-                        .map_err(StoreError::io("put aside", &self.path))?;
+                    self.put_aside()?;
                 }
             },
             // An empty file must not become the old generation either.
-            Some(_) => remove(&self.path)?,
+            Some(_) => self.put_aside()?,
             None => {}
         }
         self.load_old(parse)
+    }
+
+    /// Whether the newest generation is gone, as far as is known: it was put aside and none was saved since, or there
+    /// is none at all. One that is only missing was not saved to its end.
+    pub fn has_lost(&self) -> Result<bool, StoreError> {
+        let is_there = |path: &Path| path.try_exists().map_err(StoreError::io("look at", path));
+        let is_gone = is_there(&self.beside(DAMAGED))? || !is_there(&self.beside(OLDER))?;
+        Ok(is_gone && !is_there(&self.path)?)
+    }
+
+    fn put_aside(&self) -> Result<(), StoreError> {
+        let aside = self.beside(DAMAGED);
+        let rename = || fs::rename(&self.path, &aside);
+        faults::pass(Op::Rename, &self.path, rename).map_err(StoreError::io("put aside", &self.path))
     }
 
     /// Makes `bytes` the newest generation; returns when the disk has it.
@@ -78,7 +94,7 @@ impl JsonFile {
         create_dir(dir)?;
         let fresh = self.beside("tmp");
         write_forced(&fresh, bytes).map_err(StoreError::io("write", &fresh))?;
-        match faults::pass(Op::Rename, &self.path, || fs::rename(&self.path, self.beside("bak"))) {
+        match faults::pass(Op::Rename, &self.path, || fs::rename(&self.path, self.beside(OLDER))) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 return Err(StoreError::io("rename", &self.path)(cause));
             }
@@ -90,7 +106,7 @@ impl JsonFile {
     }
 
     fn load_old<T>(&self, parse: impl Fn(&[u8]) -> Result<T, CodecError>) -> Result<Option<T>, StoreError> {
-        let path = self.beside("bak");
+        let path = self.beside(OLDER);
         match read(&path)? {
             Some(bytes) if !is_blank(&bytes) => whole(&bytes).and_then(parse).map(Some).map_err(|error| {
                 tracing::error!(file = %path.display(), %error, "the last generation of a table cannot be read");
@@ -122,7 +138,7 @@ fn is_blank(bytes: &[u8]) -> bool {
 }
 
 /// The bytes, unless the disk has lost some: what it loses reads as zeros, which nobody writes into such a file.
-fn whole(bytes: &[u8]) -> Result<&[u8], CodecError> {
+pub(crate) fn whole(bytes: &[u8]) -> Result<&[u8], CodecError> {
     match memchr::memchr(0, bytes) {
         None => Ok(bytes),
         Some(at) => Err(CodecError::Invalid { what: "table", value: format!("zeros from byte {at} on") }),
@@ -159,7 +175,7 @@ mod tests {
         file.save(b"{\"n\":1}").unwrap();
         file.save(b"{\"n\":2}").unwrap();
         assert_eq!(numbers(&file), Some(2));
-        assert_eq!(fs::read(file.beside("bak")).unwrap(), b"{\"n\":1}");
+        assert_eq!(fs::read(file.beside(OLDER)).unwrap(), b"{\"n\":1}");
         assert!(!file.beside("tmp").try_exists().unwrap());
     }
 
@@ -170,7 +186,7 @@ mod tests {
         file.save(b"{\"n\":1}").unwrap();
         fs::write(file.beside("tmp"), b"{\"n\":").unwrap();
         assert_eq!(numbers(&file), Some(1));
-        fs::rename(file.path(), file.beside("bak")).unwrap();
+        fs::rename(file.path(), file.beside(OLDER)).unwrap();
         assert_eq!(numbers(&file), Some(1));
         file.save(b"{\"n\":3}").unwrap();
         assert_eq!(numbers(&file), Some(3));
@@ -186,7 +202,7 @@ mod tests {
             fs::write(file.path(), damage).unwrap();
             assert_eq!(numbers(&file), Some(1), "{damage:?}");
             file.save(b"{\"n\":3}").unwrap();
-            assert_eq!(fs::read(file.beside("bak")).unwrap(), b"{\"n\":1}", "{damage:?}");
+            assert_eq!(fs::read(file.beside(OLDER)).unwrap(), b"{\"n\":1}", "{damage:?}");
             assert_eq!(numbers(&file), Some(3));
         }
     }
@@ -201,6 +217,25 @@ mod tests {
         }
         let fault = faults::arm(dir.path(), Op::Flush, 2, 5);
         assert!(file.save(b"{\"n\":2}").is_ok() && !fault.has_struck());
+    }
+
+    #[test]
+    fn a_newest_generation_that_is_lost_is_known_until_another_is_saved() {
+        for damage in [&b""[..], b"{\"n\":"] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = file(dir.path());
+            assert!(file.has_lost().unwrap(), "there is none");
+            file.save(b"{\"n\":1}").unwrap();
+            file.save(b"{\"n\":2}").unwrap();
+            assert!(!file.has_lost().unwrap());
+            fs::rename(file.path(), file.beside(OLDER)).unwrap();
+            assert_eq!((numbers(&file), file.has_lost().unwrap()), (Some(2), false), "a save was cut off");
+            fs::write(file.path(), damage).unwrap();
+            assert_eq!((numbers(&file), file.has_lost().unwrap()), (Some(2), true));
+            assert_eq!((numbers(&file), file.has_lost().unwrap()), (Some(2), true), "of the next start too");
+            file.save(b"{\"n\":3}").unwrap();
+            assert!(!file.has_lost().unwrap());
+        }
     }
 
     #[test]
@@ -242,8 +277,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = file(dir.path());
         file.save(b"{\"n\":1}").unwrap();
-        fs::rename(file.path(), file.beside("bak")).unwrap();
-        fs::write(file.beside("bak"), b"{\"n\"").unwrap();
+        fs::rename(file.path(), file.beside(OLDER)).unwrap();
+        fs::write(file.beside(OLDER), b"{\"n\"").unwrap();
         let error = file.load::<Numbers>().unwrap_err();
         assert!(error.to_string().contains("t.json.bak"), "{error}");
     }

@@ -104,6 +104,11 @@ impl<T: Table> TableFile<T> {
         Ok((TableFile { file, unknown: Arc::new(unknown), table: PhantomData }, table))
     }
 
+    /// Whether the newest generation is lost, so that the table may lack what it had: see [`JsonFile::has_lost`].
+    pub fn has_lost(&self) -> Result<bool, StoreError> {
+        self.file.has_lost()
+    }
+
     /// The bytes of the file for this table: what [`TableFile::write`] takes, on a thread that may wait.
     pub fn encode(&self, table: &T) -> Vec<u8> {
         if self.unknown.is_empty() {

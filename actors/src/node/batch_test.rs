@@ -20,10 +20,10 @@ use crate::testing::{
 };
 use crate::topic::counters::Key;
 
-const TOPIC: &str = "Batches";
+pub(super) const TOPIC: &str = "Batches";
 
 /// Makes a topic with two batch queues.
-fn make_topic(client: &mut Client) {
+pub(super) fn make_topic(client: &mut Client) {
     let header = UpdateAndCreateTopicHeader {
         topic: Text::from(TOPIC),
         default_topic: Text::from("TBW102"),
@@ -62,7 +62,7 @@ fn batch(topic: &str, properties: &str, bodies: &[u8]) -> Command {
     Command::request::<SendBatchMessage>(&header).with_body(body.freeze())
 }
 
-fn send(client: &mut Client, bodies: &[u8]) -> Command {
+pub(super) fn send(client: &mut Client, bodies: &[u8]) -> Command {
     client.call(batch(TOPIC, "UNIQ_KEY\u{1}whole\u{2}WAIT\u{1}true\u{2}", bodies))
 }
 
@@ -70,7 +70,12 @@ fn field<'a>(answer: &'a Command, key: &str) -> Option<&'a str> {
     answer.fields.get(key)
 }
 
-fn pull(client: &mut Client, offset: i64, messages_max: i32, tags: &str) -> (Command, Vec<(i64, u8)>) {
+pub(super) fn pull(
+    client: &mut Client,
+    offset: i64,
+    messages_max: i32,
+    tags: &str,
+) -> (Command, Vec<(i64, u8)>) {
     let header = PullMessageHeader { messages_max, ..pull_header(TOPIC, 0, offset, tags) };
     let answer = client.call(request::<PullMessage>(&header));
     let messages = Message::decode_all(answer.body.clone()).unwrap();

@@ -43,6 +43,7 @@ use crate::net::listener::{Listener, bind};
 use crate::node::delivery::{Addressed, Delivery};
 use crate::node::naming::{self, Known, Naming};
 use crate::node::people::{People, PeopleTables};
+use crate::node::regained::regain;
 use crate::node::{NodeError, Stage};
 use crate::poison::Poison;
 use crate::properties_text;
@@ -104,6 +105,7 @@ pub(super) fn build(
     let part = &BrokerPart { config: settings, ..part.clone() };
     let now_ms = config.clock.0.now_ms();
     let timers = TimerStore::open(&opened.config, &opened.queues, &opened.reader, now_ms)?;
+    regain(&opened, &timers, &part.config, now_ms)?;
     let view = timers.view();
     opened.keeper.needed().tell_timers(view.clone());
     let below = start_store(stage, config, &part.config, (opened, watchdog))?;

@@ -6,11 +6,11 @@
 //! - a folder that is no queue is left alone; a queue whose files do not fit together is deleted, to be built
 //!   again from the log, and so is one of which a file cannot be read, but that file is put aside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dashmap::{DashMap, DashSet};
 use troupemq_codec::Text;
@@ -48,6 +48,8 @@ struct Shared {
     topics: DashMap<Text, Vec<Arc<ConsumeQueue>>>,
     /// Topics whose new queues are batch queues.
     batch_topics: DashSet<Text>,
+    /// Topics of a table that may lack others; none where the table is whole.
+    only_known: OnceLock<HashSet<Text>>,
     /// Whether a queue was found damaged, so that the log has to be read from its start.
     damaged: AtomicBool,
     /// Queues whose files were deleted, and the offset that each had reached at least.
@@ -88,6 +90,7 @@ impl QueueTable {
                 batch: Arc::new(batch),
                 topics: DashMap::new(),
                 batch_topics: DashSet::new(),
+                only_known: OnceLock::new(),
                 damaged: AtomicBool::new(false),
                 given_up: DashMap::new(),
                 is_crowded: AtomicBool::new(false),
@@ -165,6 +168,19 @@ impl QueueTable {
     /// exist stay what they are.
     pub fn declare_batch(&self, topic: &str) {
         self.shared.batch_topics.insert(Text::from(topic));
+    }
+
+    /// Makes the queues of a topic batch queues, empty ones, if nobody knows what it was: only its records tell it.
+    /// Answers whether it did.
+    pub(crate) fn turn_to_batch(&self, topic: &str) -> Result<bool, StoreError> {
+        let is_unknown = self.shared.only_known.get().is_some_and(|known| !known.contains(topic));
+        if !is_unknown || self.shared.batch_topics.contains(topic) {
+            return Ok(false);
+        }
+        tracing::warn!(topic, "its records are batches: its queues are made anew as such");
+        self.remove(topic)?;
+        self.declare_batch(topic);
+        Ok(true)
     }
 
     /// The queues of a topic, sorted by their number.
@@ -345,7 +361,11 @@ impl QueueTable {
     /// Declares the batch topics of the topic table: a queue that is gone is made again as what it was.
     fn declare_configured(&self, store: &Path) {
         // Whoever owns the table reports its damage; here it only says less.
-        let Ok((_, topics)) = TableFile::<TopicConfigTable>::open(store) else { return };
+        let Ok((file, topics)) = TableFile::<TopicConfigTable>::open(store) else { return };
+        if file.has_lost().unwrap_or(true) {
+            let known = topics.topic_config_table.keys().cloned().collect();
+            self.shared.only_known.get_or_init(|| known);
+        }
         for (name, topic) in &topics.topic_config_table {
             if topic.attributes.get("queue.type").is_some_and(|kind| kind.as_str() == "BatchCQ") {
                 self.declare_batch(name);
@@ -460,7 +480,7 @@ fn folders_of(dir: &Path) -> Result<Vec<String>, StoreError> {
 
 /// Deletes a folder with all in it; one that is gone already is no failure.
 fn remove_folder(dir: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(dir) {
+    match faults::pass(Op::Remove, dir, || fs::remove_dir_all(dir)) {
         Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
             Err(StoreError::io("delete", dir)(cause))
         }

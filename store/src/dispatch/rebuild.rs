@@ -14,7 +14,7 @@ use troupemq_codec::message::{RecordView, sys_flag};
 use super::DispatchWriter;
 use crate::commit_log::recover::Damage;
 use crate::commit_log::scan::Look;
-use crate::consume_queue::{ConsumeQueue, Put, Unit};
+use crate::consume_queue::{ConsumeQueue, Put, QueueKind, Unit};
 use crate::error::StoreError;
 use crate::light;
 use crate::progress::Progress;
@@ -66,6 +66,7 @@ impl DispatchWriter {
         let mut from = if is_enough { sure } else { log_min };
         for _ in 0..WALKS_MAX {
             match self.read(reader, from..to) {
+                Ok(_) if std::mem::take(&mut self.has_turned) => {}
                 Ok(records) => {
                     self.reached(to);
                     return Ok(Rebuilt { from, records, was_whole: from < sure });
@@ -115,6 +116,12 @@ impl DispatchWriter {
 
     fn take(&mut self, record: &RecordView<'_>, is_whole: bool) -> Result<(), Left> {
         let Some(queue) = self.queue_of(record, (record.topic(), record.queue_id())) else { return Ok(()) };
+        let is_batch = record.sys_flag() & sys_flag::INNER_BATCH != 0;
+        if is_batch && queue.kind() == QueueKind::Plain && self.queues.turn_to_batch(record.topic())? {
+            // What came before it was put into a queue that is gone.
+            self.has_turned = true;
+            return Ok(self.put_keys_of(record, &queue)?);
+        }
         let unit = self.unit(record, record.log_offset().cast_unsigned());
         if sys_flag::is_visible(record.sys_flag()) {
             self.take_unit((&queue, unit), record, is_whole)?;

@@ -13,13 +13,12 @@ use troupemq_codec::loose_json::from_loose_trusted;
 use super::list_names;
 use crate::checkpoint::Checkpoint;
 use crate::error::StoreError;
+use crate::json_file::{DAMAGED, OLDER, whole};
 use crate::paths::{Paths, TIMER_CHECKPOINT};
 use crate::timer::read_checkpoint;
 
-/// Ending of the generation before the newest.
-const OLDER: &str = ".bak";
 /// Endings of what is no generation: half written, or put aside.
-const NO_TABLES: [&str; 2] = [".tmp", ".damaged"];
+const NO_TABLES: [&str; 2] = ["tmp", DAMAGED];
 
 /// A file that is not of the log, and what it holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,8 +39,8 @@ pub(super) fn read_all(paths: &Paths) -> Result<Vec<StoredTable>, StoreError> {
     let dir = paths.config();
     let names: BTreeSet<String> = list_names(&dir)?
         .into_iter()
-        .filter(|name| !NO_TABLES.iter().any(|ending| name.ends_with(ending)))
-        .map(|name| name.strip_suffix(OLDER).map(ToOwned::to_owned).unwrap_or(name))
+        .filter(|name| !NO_TABLES.iter().any(|ending| without(name, ending).is_some()))
+        .map(|name| without(&name, OLDER).map(ToOwned::to_owned).unwrap_or(name))
         .collect();
     for name in names {
         match name.as_str() {
@@ -59,14 +58,14 @@ pub(super) fn read_all(paths: &Paths) -> Result<Vec<StoredTable>, StoreError> {
 
 /// The newest generation of a table that can be read, behind those that cannot.
 fn generations(dir: &Path, name: &str, all: &mut Vec<StoredTable>) -> Result<(), StoreError> {
-    for file in [dir.join(name), dir.join(format!("{name}{OLDER}"))] {
+    for file in [dir.join(name), dir.join(format!("{name}.{OLDER}"))] {
         if !is_file(&file) {
             continue;
         }
         let bytes = std::fs::read(&file).map_err(StoreError::io("read", &file))?;
         let content = match bytes.iter().all(u8::is_ascii_whitespace) {
             true => Err("it is empty".to_owned()),
-            false => from_loose_trusted::<Value>(&bytes).map_err(|error| error.to_string()),
+            false => whole(&bytes).and_then(from_loose_trusted::<Value>).map_err(|error| error.to_string()),
         };
         let is_read = content.is_ok();
         all.push(StoredTable { file, content });
@@ -75,6 +74,11 @@ fn generations(dir: &Path, name: &str, all: &mut Vec<StoredTable>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// The name in front of an ending, if it has that.
+fn without<'a>(name: &'a str, ending: &str) -> Option<&'a str> {
+    name.strip_suffix(ending)?.strip_suffix('.')
 }
 
 fn is_file(path: &Path) -> bool {

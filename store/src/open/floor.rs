@@ -45,8 +45,18 @@ pub(super) fn keep_offsets(paths: &Paths, queues: &QueueTable) -> Result<(), Sto
 /// What groups have committed for queues that are there.
 fn committed(paths: &Paths) -> Floors {
     let mut floors = Floors::new();
-    let topics = read::<TopicConfigTable>(paths);
+    let topics = TableFile::<TopicConfigTable>::open(paths.root()).and_then(|(file, topics)| {
+        // What a table has lost is made anew with its queues.
+        Ok((file.has_lost()?, topics))
+    });
+    let (has_lost, topics) = topics.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the table of topics tells no queues");
+        Default::default()
+    });
     let is_there = |topic: &str, queue_id: i32| {
+        if has_lost {
+            return true;
+        }
         let queues = |name: &str| topics.topic_config_table.get(name).map(|known| known.write_queue_nums);
         light::is_light(topic) || queues(topic).is_some_and(|queues| queue_id < queues)
     };

@@ -116,3 +116,15 @@ fn a_queue_that_lost_everything_goes_on_behind_what_was_committed() {
         }
     }
 }
+
+#[test]
+fn a_queue_that_lost_everything_goes_on_behind_what_was_committed_where_its_topic_is_lost_too() {
+    let dir = expired(true);
+    std::fs::remove_dir_all(dir.path().join("consumequeue").join(Sample::TOPIC).join("0")).unwrap();
+    let topics = dir.path().join("config/topics.json");
+    std::fs::write(topics.with_extension("json.bak"), b"{}").unwrap();
+    std::fs::write(topics, b"{\"topicConfigTable\":{").unwrap();
+    std::fs::write(dir.path().join("abort"), "1").unwrap();
+    let mut opened = open_one(config(&dir));
+    assert_eq!(send(&mut opened, 0, 100).0, COMMITTED);
+}
