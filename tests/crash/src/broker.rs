@@ -35,7 +35,7 @@ pub(crate) struct Recipe {
     pub(crate) flush: &'static str,
 }
 
-/// What happens to a broker besides being killed from outside.
+/// What happens to a broker besides being killed from outside in the midst of its work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Harm {
     /// Nothing.
@@ -44,6 +44,14 @@ pub(crate) enum Harm {
     Dies(Moment),
     /// The system refuses it something.
     Refused(Refusal),
+    /// It cannot read files that a start can do without, and dies while it makes them anew, or later.
+    Unread(Refusal, Moment),
+    /// It is killed from outside so long after it was started, whether it serves or not.
+    Early(Duration),
+    /// It is told to stop in the midst of its work, and dies at a chosen operation of the stop, or not at all.
+    Stops(Moment),
+    /// It is told to stop, and killed from outside so long after.
+    StopsAndKilled(Duration),
 }
 
 /// How a broker came to its end.
@@ -55,6 +63,8 @@ pub(crate) enum Ended {
     Struck,
     /// It gave up because the system refused it something.
     GaveUp,
+    /// It stopped in order, as it was told.
+    Stopped,
 }
 
 /// A running broker with its name server.
@@ -73,8 +83,17 @@ impl Recipe {
         let mut process = self.command(log, harm).spawn().map_err(Fault::of("cannot start the broker"))?;
         let stdout = process.stdout.take().expect("stdout is piped");
         let mut lines = BufReader::new(stdout).lines();
-        let first = timeout(PATIENCE, lines.next_line()).await;
+        let patience = if let Harm::Early(time) = harm { *time } else { PATIENCE };
+        let first = timeout(patience, lines.next_line()).await;
         let greeting = match first {
+            Err(_) if matches!(harm, Harm::Early(_)) => {
+                process.start_kill().map_err(Fault::of("cannot kill the broker"))?;
+                let status = process.wait().await.map_err(Fault::of("cannot wait for the broker"))?;
+                return match status.signal() {
+                    Some(9) => Ok(Err(Ended::Killed)),
+                    _ => Err(Fault(format!("the broker does not start: {status}"))),
+                };
+            }
             Err(_) => return Err(Fault(format!("the broker does not serve after {PATIENCE:?}"))),
             Ok(line) => line.map_err(Fault::of("cannot read the greeting"))?,
         };
@@ -107,23 +126,38 @@ impl Recipe {
             .stdout(Stdio::piped())
             .stderr(log)
             .kill_on_drop(true);
-        match harm {
-            Harm::None => {}
-            Harm::Dies(moment) => drop(command.env("TROUPEMQ_CRASH_AT", moment.to_string())),
-            Harm::Refused(refusal) => drop(command.env("TROUPEMQ_REFUSE_AT", refusal.to_string())),
+        if let Some(moment) = harm.moment() {
+            command.env("TROUPEMQ_CRASH_AT", moment.to_string());
+        }
+        if let Harm::Refused(refusal) | Harm::Unread(refusal, _) = harm {
+            command.env("TROUPEMQ_REFUSE_AT", refusal.to_string());
         }
         command
     }
 }
 
 impl Harm {
+    /// The operation at which the broker is to die.
+    pub(crate) fn moment(&self) -> Option<&Moment> {
+        match self {
+            Harm::Dies(moment) | Harm::Unread(_, moment) | Harm::Stops(moment) => Some(moment),
+            _ => None,
+        }
+    }
+
+    /// Whether the system refuses something.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Harm::Refused(_) | Harm::Unread(..))
+    }
+
     /// The end that this harm explains.
     fn end(&self, status: &ExitStatus) -> Option<Ended> {
-        match self {
-            Harm::Dies(_) if status.signal() == Some(9) => Some(Ended::Struck),
-            Harm::Refused(_) if status.code().is_some_and(|code| (1..100).contains(&code)) => {
-                Some(Ended::GaveUp)
-            }
+        if self.moment().is_some() && status.signal() == Some(9) {
+            return Some(Ended::Struck);
+        }
+        match status.code() {
+            Some(0) if matches!(self, Harm::Stops(_) | Harm::StopsAndKilled(_)) => Some(Ended::Stopped),
+            Some(1..100) if self.is_refused() => Some(Ended::GaveUp),
             _ => None,
         }
     }
@@ -134,10 +168,17 @@ impl Broker {
     pub(crate) async fn kill_after(&mut self, time: Duration, harm: &Harm) -> Result<Ended, Fault> {
         let (status, by_itself) = match timeout(time, self.process.wait()).await {
             Ok(status) => (status, true),
-            Err(_) => {
-                self.process.start_kill().map_err(Fault::of("cannot kill the broker"))?;
-                (self.process.wait().await, false)
-            }
+            Err(_) => match harm {
+                Harm::Stops(_) => (self.stopped().await?, true),
+                Harm::StopsAndKilled(time) => {
+                    self.tell_to_stop().await?;
+                    match timeout(*time, self.process.wait()).await {
+                        Ok(status) => (status, true),
+                        Err(_) => (self.killed().await?, false),
+                    }
+                }
+                _ => (self.killed().await?, false),
+            },
         };
         let status = status.map_err(Fault::of("cannot wait for the broker"))?;
         match (status.signal(), by_itself) {
@@ -148,15 +189,25 @@ impl Broker {
 
     /// Ends it as an operator does.
     pub(crate) async fn stop(&mut self) -> Result<(), Fault> {
+        let status = self.stopped().await?.map_err(Fault::of("cannot wait for the broker"))?;
+        if status.success() { Ok(()) } else { Err(Fault(format!("the broker stopped with {status}"))) }
+    }
+
+    async fn stopped(&mut self) -> Result<std::io::Result<ExitStatus>, Fault> {
+        self.tell_to_stop().await?;
+        let ended = timeout(PATIENCE, self.process.wait()).await;
+        ended.map_err(|_| Fault(format!("the broker does not stop within {PATIENCE:?}")))
+    }
+
+    async fn tell_to_stop(&self) -> Result<(), Fault> {
         let id = self.process.id().ok_or_else(|| Fault("the broker has ended by itself".to_owned()))?;
         let told = Command::new("kill").args(["-TERM", &id.to_string()]).status().await;
-        told.map_err(Fault::of("cannot signal the broker"))?;
-        let ended = timeout(PATIENCE, self.process.wait()).await;
-        let status: ExitStatus = match ended {
-            Ok(status) => status.map_err(Fault::of("cannot wait for the broker"))?,
-            Err(_) => return Err(Fault(format!("the broker does not stop within {PATIENCE:?}"))),
-        };
-        if status.success() { Ok(()) } else { Err(Fault(format!("the broker stopped with {status}"))) }
+        told.map(drop).map_err(Fault::of("cannot signal the broker"))
+    }
+
+    async fn killed(&mut self) -> Result<std::io::Result<ExitStatus>, Fault> {
+        self.process.start_kill().map_err(Fault::of("cannot kill the broker"))?;
+        Ok(self.process.wait().await)
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use troupemq_store::inspect::StoreView;
 
 use crate::Fault;
+use crate::load::gone::GONE;
 
 /// Filler in front of the first message of a queue.
 const FILLER_BYTES: u32 = i32::MAX.unsigned_abs();
@@ -52,6 +53,11 @@ fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, Fault> {
         let Ok(entries) = std::fs::read_dir(&next) else { continue };
         for entry in entries {
             let path = entry.map_err(Fault::of("cannot list"))?.path();
+            // What could not be read stands beside; a rebuild brings back what was deleted.
+            let is_gone = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(GONE));
+            if is_gone || path.extension().is_some_and(|ending| ending == "unreadable") {
+                continue;
+            }
             if path.is_dir() {
                 folders.push(path);
                 continue;
@@ -102,6 +108,9 @@ fn units(store: &Path, log_min: u64) -> Result<Units, Fault> {
         let has_place = topic.path().starts_with(&folders[0]);
         for queue in std::fs::read_dir(topic.path()).map_err(Fault::of("cannot list a queue"))?.flatten() {
             let Some(topic) = topic.file_name().to_str().map(str::to_owned) else { continue };
+            if topic.starts_with(GONE) || topic.ends_with(".unreadable") {
+                continue;
+            }
             let Some(queue_id) = queue.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };

@@ -3,17 +3,19 @@
 //! Invariants:
 //! - one that was acknowledged is delivered, or waits in the wheel once that has entered what its topic has: nowhere
 //!   else is it safe;
-//! - none is delivered twice, nor before its time.
+//! - none is delivered twice, nor before its time, nor when it was taken back in time; nor is one of a level twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
 use troupemq_store::Opened;
+use troupemq_store::dispatch::SCHEDULE_TOPIC;
 
 use crate::Fault;
 use crate::load::LATER;
 use crate::model::{Model, number_of};
+use crate::verdict::numbers_in;
 use crate::wheel;
 
 /// Copies the wheel, which is large and nearly empty.
@@ -35,6 +37,11 @@ pub(crate) fn judge(opened: &Opened, model: &Model, counts: bool) -> Result<(), 
     let waiting = wheel::slots(opened)?;
     let is_safe =
         |number: &u64, log_offset: u64| delivered.contains(number) || waiting.contains_key(&log_offset);
+    let of_levels = numbers_in(opened, SCHEDULE_TOPIC);
+    let is_gone = |number: &&u64| !delivered.contains(number) && !of_levels.contains_key(number);
+    if let Some(number) = model.waiting.keys().find(is_gone) {
+        return Err(Fault(format!("message {number} was to come after a level, and waits nowhere")));
+    }
     match model.timers.iter().find(|(number, timer)| !is_safe(number, timer.log_offset)) {
         Some((number, timer)) => Err(Fault(format!(
             "message {number}, {timer:?}, was acknowledged, was not delivered and waits nowhere"
@@ -57,8 +64,11 @@ fn delivered(opened: &Opened, model: &Model, counts: bool) -> Result<BTreeSet<u6
                 Some(timer) if stored_ms < timer.due_ms => {
                     return Err(Fault(format!("message {number} came at {stored_ms}, before {timer:?}")));
                 }
-                Some(timer) if counts && times[&number] > 1 => {
+                timer if counts && times[&number] > 1 => {
                     return Err(Fault(format!("message {number}, {timer:?}, came twice")));
+                }
+                _ if counts && model.recalled.contains(&number) => {
+                    return Err(Fault(format!("message {number} was taken back and came at {stored_ms}")));
                 }
                 _ => {}
             }

@@ -1,9 +1,18 @@
 //! What clients do while the broker is killed: send, send in batches, also in those that stay one record, send for
-//! later by level and by time, decide transactions, read and commit, make topics, have old messages deleted.
+//! later by level and by time, take some of that back, decide transactions or not, read and commit, make topics and
+//! groups, delete topics, have old messages deleted.
 //!
 //! Invariants:
 //! - what is told of was acknowledged; nothing is told twice;
+//! - what is to be judged though it may never be acknowledged is told of before it is sent;
 //! - everything ends with the tasks, which are aborted when the broker is gone.
+//!
+//! Contents: `light` messages that are in light queues too, `again` those that come again or are given up, `gone`
+//! topics that are deleted.
+
+pub(crate) mod again;
+pub(crate) mod gone;
+pub(crate) mod light;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +24,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use troupemq::{Client, Message, PullRequest, Queue, SendReceipt, SendStatus};
+use troupemq_codec::group::SubscriptionGroupConfig;
 use troupemq_codec::topic::TopicConfig;
 use troupemq_store::{Clock, SystemClock};
 
@@ -50,6 +60,8 @@ pub(crate) struct Load {
     pub(crate) ages: Option<PathBuf>,
     /// Whether queues may have holes, which readers pass over.
     pub(crate) has_holes: bool,
+    /// Whether messages may name light queues.
+    pub(crate) is_light: bool,
 }
 
 impl Load {
@@ -65,6 +77,13 @@ impl Load {
         tasks.spawn(self.clone().send_timers(chance.fork()));
         tasks.spawn(self.clone().send_later(chance.fork()));
         tasks.spawn(self.clone().decide(chance.fork()));
+        tasks.spawn(self.clone().send_back(chance.fork()));
+        tasks.spawn(self.clone().form_groups(chance.fork()));
+        tasks.spawn(self.clone().delete_topics(chance.fork()));
+        if self.is_light {
+            tasks.spawn(self.clone().send_light(chance.fork()));
+            tasks.spawn(self.clone().read_light());
+        }
         for topic in TOPICS.into_iter().chain([INNER]) {
             tasks.spawn(self.clone().read(topic));
         }
@@ -184,7 +203,10 @@ impl Load {
         loop {
             let number = self.number();
             let level = 1 + u8::try_from(chance.below(3)).expect("there are three levels");
-            let message = Message::new(LATER, body(number)).delay_level(level);
+            let mut message = Message::new(LATER, body(number)).delay_level(level);
+            if self.is_light && chance.once_in(3) {
+                message = self.name_light(number, message, &mut chance);
+            }
             match producer.send(message).await {
                 Ok(receipt) if receipt.status == SendStatus::Stored => {
                     let log_offset = log_offsets(&receipt.offset_id).next().unwrap_or(0);
@@ -200,10 +222,18 @@ impl Load {
         let Ok(producer) = self.client.producer("crash").retries(0).start().await else { return };
         loop {
             let number = self.number();
-            let ahead_ms = i64::try_from(100 + chance.below(4_000)).expect("a few seconds");
+            let is_recalled = chance.once_in(4);
+            let soonest_ms = if is_recalled { 2_500 } else { 100 };
+            let ahead_ms = i64::try_from(soonest_ms + chance.below(4_000)).expect("a few seconds");
             let due_ms = SystemClock::new().now_ms() + ahead_ms;
             match producer.send(Message::new(LATER, body(number)).deliver_at(due_ms)).await {
-                Ok(receipt) if receipt.status == SendStatus::Stored => {
+                Ok(SendReceipt { recall_handle: Some(handle), .. }) if is_recalled => {
+                    // Without an answer it may come or not.
+                    if producer.recall(LATER, &handle).await.is_ok() {
+                        self.tell(Event::Recalled { number });
+                    }
+                }
+                Ok(receipt) if receipt.status == SendStatus::Stored && !is_recalled => {
                     if let Some(log_offset) = log_offsets(&receipt.offset_id).next() {
                         self.tell(Event::Timed { number, timer: Timer { log_offset, due_ms } });
                     }
@@ -218,14 +248,34 @@ impl Load {
         let Some(mut wire) = Wire::connect(self.broker).await else { return };
         loop {
             let number = self.number();
-            let is_committed = !chance.once_in(3);
+            let is_committed = (!chance.once_in(6)).then(|| !chance.once_in(3));
             let id = format!("crash{number:027}");
+            if is_committed.is_none() {
+                self.tell(Event::Undecided { number });
+            }
             let done = wire.transact(DECIDED, (&id, body(number)), is_committed).await;
             if done.is_none() {
                 return;
             }
-            self.tell(Event::Decided { number, is_committed });
+            if let Some(is_committed) = is_committed {
+                self.tell(Event::Decided { number, is_committed });
+            }
             sleep(Duration::from_millis(5 + chance.below(20))).await;
+        }
+    }
+
+    async fn form_groups(self, mut chance: Chance) {
+        loop {
+            sleep(Duration::from_millis(50 + chance.below(400))).await;
+            let group_name = format!("crash-formed{}", self.number());
+            let group = SubscriptionGroupConfig {
+                group_name: group_name.as_str().into(),
+                retry_max_times: 7,
+                ..SubscriptionGroupConfig::default()
+            };
+            if self.client.admin().save_group(&group).await.is_ok() {
+                self.tell(Event::Formed(group_name));
+            }
         }
     }
 

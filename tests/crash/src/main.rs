@@ -13,8 +13,9 @@
 //! | `broker.rs` | the process |
 //! | `moment.rs` | the operations at which it can die, or the system refuse |
 //! | `tally.rs` | what was done |
-//! | `load.rs`, `wire.rs` | what clients do meanwhile |
+//! | `load.rs`, `load/light.rs`, `load/again.rs`, `wire.rs` | what clients do meanwhile |
 //! | `model.rs` | what was acknowledged |
+//! | `shared.rs`, `again.rs` | whether messages are in their light queues, and those that were sent back come again |
 //! | `later.rs`, `wheel.rs` | whether what waits for its time is there, and the wheel what a rebuild makes |
 //! | `told.rs` | whether a start tells what it found |
 //! | `verdict.rs`, `compare.rs` | whether it is still there, and whether derived files are what a rebuild makes |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program that prints its findings")]
 
+mod again;
 mod broker;
 mod chance;
 mod compare;
@@ -32,6 +34,7 @@ mod load;
 mod model;
 mod moment;
 mod power;
+mod shared;
 mod tables;
 mod tally;
 mod told;
@@ -136,12 +139,15 @@ fn main() -> ExitCode {
 async fn run(settings: &Settings, tally: &mut Tally) -> Result<(), Fault> {
     let mut chance = Chance::seeded(settings.seed);
     let mut number = settings.life;
+    // A short run has lives of all kinds too.
+    let kinds = u32::try_from(Kind::COUNT).expect("a few kinds");
+    let each = settings.kills.div_ceil(kinds).min(Life::KILLS);
     while tally.kills() < settings.kills {
         let dir = settings.dir.join(format!("life{number}"));
         let kind = Kind::of(number);
         let left = settings.kills - tally.kills();
         let mut life = Life::begin(&settings.broker, &dir, kind, chance.fork())?;
-        life.live(left.min(Life::KILLS), tally).await?;
+        life.live(left.min(each), tally).await?;
         std::fs::remove_dir_all(&dir).map_err(Fault::of(format!("cannot remove {}", dir.display())))?;
         number += 1;
     }

@@ -18,15 +18,51 @@ pub(crate) enum Event {
     /// A message was acknowledged.
     Stored(String, Place),
     /// A message that waits was acknowledged.
-    Waits { number: u64, log_offset: u64 },
+    Waits {
+        number: u64,
+        log_offset: u64,
+    },
     /// A message that names its time was acknowledged.
-    Timed { number: u64, timer: Timer },
+    Timed {
+        number: u64,
+        timer: Timer,
+    },
+    /// A message that names light queues is about to be sent.
+    Named {
+        number: u64,
+        queues: Vec<String>,
+    },
+    /// A message that waited was taken back.
+    Recalled {
+        number: u64,
+    },
+    /// A message was sent back, to come again or as a dead letter.
+    SentBack {
+        number: u64,
+        is_dead: bool,
+    },
+    /// A half message is about to be sent that nobody will decide.
+    Undecided {
+        number: u64,
+    },
     /// The end of a transaction was acknowledged.
-    Decided { number: u64, is_committed: bool },
+    Decided {
+        number: u64,
+        is_committed: bool,
+    },
     /// A topic was made.
     Made(String),
+    /// A topic was deleted, or is about to be made again.
+    Gone(String),
+    Revived(String),
+    /// A group was made.
+    Formed(String),
     /// The group's progress in a queue was acknowledged, at this time (epoch ms).
-    Committed { queue: QueueKey, queue_offset: i64, at_ms: i64 },
+    Committed {
+        queue: QueueKey,
+        queue_offset: i64,
+        at_ms: i64,
+    },
     /// A client saw what must not be.
     Wrong(String),
 }
@@ -67,8 +103,18 @@ pub(crate) struct Model {
     pub(crate) waiting: BTreeMap<u64, u64>,
     pub(crate) timers: BTreeMap<u64, Timer>,
     pub(crate) committed: BTreeSet<u64>,
+    /// Messages that were rolled back or never decided.
     pub(crate) rolled_back: BTreeSet<u64>,
+    /// The light queues that messages name.
+    pub(crate) names: BTreeMap<u64, Vec<String>>,
+    pub(crate) recalled: BTreeSet<u64>,
+    /// Messages that come again, and those that were given up.
+    pub(crate) retries: BTreeSet<u64>,
+    pub(crate) dead: BTreeSet<u64>,
     pub(crate) topics: BTreeSet<String>,
+    /// Topics that were deleted.
+    pub(crate) gone: BTreeSet<String>,
+    pub(crate) groups: BTreeSet<String>,
     /// Minimum and end of each queue when it was last looked at: neither ever goes back.
     pub(crate) reached: BTreeMap<QueueKey, (i64, i64)>,
     /// Offsets of consumers as the last table on the disk had them.
@@ -85,35 +131,36 @@ impl Model {
     /// Takes an event in.
     pub(crate) fn take(&mut self, event: Event) -> Result<(), Fault> {
         match event {
-            Event::Stored(topic, place) => {
-                let queue = self.queues.entry((topic.clone(), place.queue_id)).or_default();
-                let before = queue.range(..place.next_offset()).next_back();
-                if let Some((_, other)) = before.filter(|(_, other)| other.next_offset() > place.queue_offset)
-                {
-                    return Err(Fault(format!("{topic}: {place:?} has the place of {other:?}")));
-                }
-                queue.insert(place.queue_offset, place);
+            Event::Stored(topic, place) => return self.store(topic, place),
+            Event::Waits { number, log_offset } => drop(self.waiting.insert(number, log_offset)),
+            Event::Timed { number, timer } => drop(self.timers.insert(number, timer)),
+            Event::Named { number, queues } => drop(self.names.insert(number, queues)),
+            Event::Recalled { number } => self.recalled.extend([number]),
+            Event::SentBack { number, is_dead: true } => self.dead.extend([number]),
+            Event::SentBack { number, is_dead: false } => self.retries.extend([number]),
+            Event::Decided { number, is_committed: true } => self.committed.extend([number]),
+            Event::Undecided { number } | Event::Decided { number, is_committed: false } => {
+                self.rolled_back.extend([number]);
             }
-            Event::Waits { number, log_offset } => {
-                self.waiting.insert(number, log_offset);
-            }
-            Event::Timed { number, timer } => {
-                self.timers.insert(number, timer);
-            }
-            Event::Decided { number, is_committed: true } => {
-                self.committed.insert(number);
-            }
-            Event::Decided { number, is_committed: false } => {
-                self.rolled_back.insert(number);
-            }
-            Event::Made(topic) => {
-                self.topics.insert(topic);
-            }
+            Event::Made(topic) => self.topics.extend([topic]),
+            Event::Gone(topic) => self.gone.extend([topic]),
+            Event::Revived(topic) => self.gone.retain(|gone| *gone != topic),
+            Event::Formed(group) => self.groups.extend([group]),
             Event::Committed { queue, queue_offset, at_ms } => {
                 self.commits.entry(queue).or_default().push((at_ms, queue_offset));
             }
             Event::Wrong(what) => return Err(Fault(what)),
         }
+        Ok(())
+    }
+
+    fn store(&mut self, topic: String, place: Place) -> Result<(), Fault> {
+        let queue = self.queues.entry((topic.clone(), place.queue_id)).or_default();
+        let before = queue.range(..place.next_offset()).next_back();
+        if let Some((_, other)) = before.filter(|(_, other)| other.next_offset() > place.queue_offset) {
+            return Err(Fault(format!("{topic}: {place:?} has the place of {other:?}")));
+        }
+        queue.insert(place.queue_offset, place);
         Ok(())
     }
 

@@ -4,7 +4,9 @@
 //! - each line names an operation that every life of its kind reaches: one that is armed twice and never met is a
 //!   fault;
 //! - those that were armed least often come next, those that were not met come at once, and then at the first such
-//!   operation, with time enough.
+//!   operation, with time enough;
+//! - those of a start or of an orderly stop name a part of the store alone: what is done to it then depends on what
+//!   is found.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,12 +85,59 @@ const PLACES: &[Place] = &[
     place("flush", "", 30),
 ];
 
+/// The parts of the store that a start may change, and how often at most a moment passes there.
+const STARTING: &[(&str, u64)] = &[
+    ("", 400),
+    ("/commitlog", 6),
+    ("/consumequeue", 200),
+    ("/batchconsumequeue", 60),
+    ("/consumequeue_ext", 60),
+    ("/index", 300),
+    ("/timer", 30),
+    ("/config/", 10),
+    ("/checkpoint", 3),
+    ("/unreadable", 3),
+];
+/// The same of an orderly stop.
+const STOPPING: &[(&str, u64)] = &[
+    ("", 60),
+    ("/commitlog", 6),
+    ("/consumequeue", 30),
+    ("/index", 6),
+    ("/timer", 12),
+    ("/config/", 16),
+    ("/checkpoint", 3),
+    ("/abort", 1),
+];
+/// The parts that a start can do without, and which it makes anew when they cannot be read.
+const UNREAD: &[&str] = &[
+    "/consumequeue/",
+    "/batchconsumequeue/",
+    "/consumequeue_ext/",
+    "/index/",
+    "/checkpoint",
+    "/timerlog/",
+    "/timerwheel",
+    "/timercheck",
+];
+
+/// What a broker does with its store when it is to die.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It recovers, and serves nobody yet.
+    Start,
+    /// It stops in order.
+    Stop,
+}
+
 /// A moment of such an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     when: &'static str,
     place: Place,
     nth: u64,
+    /// Those of this phase alone count.
+    phase: Option<Phase>,
     /// It is the first of its kind, and is waited for.
     is_due: bool,
 }
@@ -98,11 +147,33 @@ impl Moment {
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.is_due.then_some(PATIENCE)
     }
+
+    /// A moment of a phase, early ones more often.
+    pub(crate) fn of(phase: Phase, chance: &mut Chance) -> Moment {
+        let (path, often) = *chance.one_of(match phase {
+            Phase::Start => STARTING,
+            Phase::Stop => STOPPING,
+        });
+        let when = *chance.one_of(&["before", "after"]);
+        let limit = chance.below(often) + 1;
+        Moment {
+            when,
+            place: place("any", path, often),
+            nth: chance.below(limit),
+            phase: Some(phase),
+            is_due: false,
+        }
+    }
 }
 
 impl std::fmt::Display for Moment {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}:{}:{}:{}", self.when, self.place.op, self.place.path, self.nth)
+        write!(out, "{}:{}:{}:{}", self.when, self.place.op, self.place.path, self.nth)?;
+        match self.phase {
+            None => Ok(()),
+            Some(Phase::Start) => write!(out, ":start"),
+            Some(Phase::Stop) => write!(out, ":stop"),
+        }
     }
 }
 
@@ -127,6 +198,13 @@ impl Refusal {
         };
         Refusal { place, nth: chance.below(limit), times, errno }
     }
+
+    /// Some files that a start can do without cannot be opened or read.
+    pub(crate) fn of_reading(chance: &mut Chance) -> Refusal {
+        let (op, path) = (*chance.one_of(&["open", "read"]), *chance.one_of(UNREAD));
+        let nth = chance.below(4);
+        Refusal { place: place(op, path, 4), nth, times: 1 + chance.below(3), errno: INPUT_OUTPUT }
+    }
 }
 
 impl std::fmt::Display for Refusal {
@@ -138,7 +216,7 @@ impl std::fmt::Display for Refusal {
 
 /// How often each place was armed and met.
 #[derive(Debug, Default)]
-pub(crate) struct Places(BTreeMap<Place, Count>);
+pub(crate) struct Places(BTreeMap<(Option<Phase>, Place), Count>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
@@ -164,16 +242,16 @@ impl Places {
         // Early ones more often: those of the recovery are among them.
         let limit = chance.below(place.often) + 1;
         let nth = if is_due { 0 } else { chance.below(limit) };
-        Moment { when, place, nth, is_due }
+        Moment { when, place, nth, phase: None, is_due }
     }
 
     fn of(&self, place: &Place) -> Count {
-        self.0.get(place).copied().unwrap_or_default()
+        self.0.get(&(None, *place)).copied().unwrap_or_default()
     }
 
     /// Notes whether a moment was met.
     pub(crate) fn note(&mut self, moment: &Moment, met: bool) -> Result<(), Fault> {
-        let count = self.0.entry(moment.place).or_default();
+        let count = self.0.entry((moment.phase, moment.place)).or_default();
         count.armed += 1;
         count.met += u32::from(met);
         match moment.is_due && !met {
@@ -196,6 +274,14 @@ impl Places {
                 _ => "",
             };
             println!("  {met:>3} of {armed:>3}  {:8} {}{why}", place.op, place.path);
+        }
+        for ((phase, place), Count { armed, met }) in &self.0 {
+            let phase = match phase {
+                None => continue,
+                Some(Phase::Start) => "start",
+                Some(Phase::Stop) => "stop",
+            };
+            println!("  {met:>3} of {armed:>3}  {phase:8} {}", place.path);
         }
     }
 }

@@ -15,11 +15,11 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use troupemq_codec::loose_json::from_loose_trusted;
 use troupemq_store::inspect::StoreView;
 
 use crate::Fault;
 use crate::chance::Chance;
-use crate::load::{DECIDED, INNER, LATER, TOPICS};
 use crate::model::Model;
 use crate::told::has_log;
 
@@ -91,15 +91,23 @@ fn tear_tables(config: &Path, chance: &mut Chance) -> std::io::Result<BTreeSet<S
     for (name, file) in tables(config) {
         let Ok(before) = std::fs::read(config.join(format!("{name}.bak"))) else { continue };
         let bytes = std::fs::read(&file)?;
-        // Without its topic a message that waits has nowhere to go.
-        let is_enough = name != "topics.json" || knows_topics(&before);
-        if bytes.is_empty() || before.is_empty() || !is_enough || !chance.once_in(6) {
+        if !is_whole(&bytes) {
+            // It was torn before, and no start has come so far as to put it aside.
+            torn.insert(name);
+            continue;
+        }
+        if before.is_empty() || !chance.once_in(6) {
             continue;
         }
         std::fs::write(&file, torn_bytes(bytes, chance))?;
         torn.insert(name);
     }
     Ok(torn)
+}
+
+/// Whether a table can be read.
+fn is_whole(bytes: &[u8]) -> bool {
+    !bytes.contains(&0) && from_loose_trusted::<serde_json::Value>(bytes).is_ok()
 }
 
 /// What is left of a file of which the disk has lost a part.
@@ -116,12 +124,6 @@ fn torn_bytes(mut bytes: Vec<u8>, chance: &mut Chance) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// Whether a table of topics has those that the load cannot do without.
-fn knows_topics(table: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(table);
-    TOPICS.iter().chain(&[INNER, LATER, DECIDED]).all(|topic| text.contains(&format!("\"{topic}\"")))
 }
 
 /// The tables of a broker: name and file of the present generation.

@@ -1,7 +1,8 @@
 //! Whether the tables know what they must.
 //!
 //! Invariants:
-//! - every topic that was made is there, and no progress that was once on the disk goes back;
+//! - every topic and every group that was made is there, none that was deleted, and no progress that was once on the
+//!   disk goes back;
 //! - of two generations of the offsets, the younger was taken when the older was on the disk already: it has every
 //!   commit that was acknowledged before;
 //! - of a table that is torn the generation before is taken, neither an older one nor none;
@@ -11,14 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use troupemq_codec::Text;
+use troupemq_codec::group::SubscriptionGroupTable;
 use troupemq_codec::loose_json::from_loose_trusted;
 use troupemq_codec::request::ConsumerOffsetTable;
 use troupemq_codec::topic::TopicConfigTable;
-use troupemq_store::tables::TableFile;
+use troupemq_store::tables::{LightOffsetTable, Table, TableFile};
 
 use crate::Fault;
 use crate::load::GROUP;
+use crate::load::light::LIGHT_GROUP;
 use crate::model::{Model, QueueKey};
+
+/// The tables of offsets: both are written with each save where there are light queues.
+const OFFSETS: [&str; 2] = ["consumerOffset.json", "lmqConsumerOffset.json"];
 
 /// Judges the tables in the copy of a store that was killed, and takes in what they say. Of the `torn` ones the
 /// generation before is left.
@@ -33,13 +40,23 @@ pub(crate) fn judge(
     let knows = |topic: &String| topics.topic_config_table.iter().any(|(name, _)| name.as_str() == topic);
     if let Some(text) = before.get("topics.json") {
         model.topics.retain(|topic| text.contains(&format!("\"{topic}\"")));
+        // An older table knows topics that were deleted since.
+        model.gone.clear();
+    }
+    if let Some(topic) = model.gone.iter().find(|topic| knows(topic)) {
+        return Err(Fault(format!("topic {topic} was deleted and is there")));
     }
     if let Some(topic) = model.topics.iter().find(|topic| !knows(topic)) {
         return Err(Fault(format!("topic {topic} was made and is forgotten")));
     }
+    judge_groups(copy, model, before.get("subscriptionGroup.json"))?;
+    let texts = OFFSETS.map(|table| before.get(table).map(String::as_str));
+    let known = match texts {
+        [None, None] => None,
+        texts => Some(progress_of(copy, texts)?),
+    };
     let saved = saved(copy)?;
-    if let Some(text) = before.get("consumerOffset.json") {
-        let known = progress_of(text)?;
+    if let Some(known) = known {
         if saved != known {
             let what = format!("the table of offsets is torn, the one before has {known:?}");
             return Err(Fault(format!("{what}, and the start takes {saved:?}")));
@@ -86,16 +103,44 @@ fn has_commits(saved: &BTreeMap<QueueKey, i64>, model: &Model, until_ms: i64) ->
     Ok(())
 }
 
-/// The progress of the group, as it is on the disk.
-fn saved(store: &Path) -> Result<BTreeMap<QueueKey, i64>, Fault> {
-    let (_, table) = TableFile::<ConsumerOffsetTable>::open(store).map_err(Fault::of("the offsets"))?;
-    Ok(progress(&table))
+/// Whether every group that was made is there. Of a torn table the one `before` counts.
+fn judge_groups(copy: &Path, model: &mut Model, before: Option<&String>) -> Result<(), Fault> {
+    let (_, groups) = TableFile::<SubscriptionGroupTable>::open(copy).map_err(Fault::of("the groups"))?;
+    if let Some(text) = before {
+        model.groups.retain(|group| text.contains(&format!("\"{group}\"")));
+    }
+    for group in &model.groups {
+        let config = groups.subscription_group_table.get(group.as_str());
+        if config.is_none_or(|config| config.retry_max_times != 7) {
+            return Err(Fault(format!("group {group} was made and is {config:?}")));
+        }
+    }
+    Ok(())
 }
 
-/// The progress of the group, as the text of a table says.
-fn progress_of(text: &str) -> Result<BTreeMap<QueueKey, i64>, Fault> {
-    let table = from_loose_trusted(text.as_bytes()).map_err(Fault::of("the offsets of before"))?;
-    Ok(progress(&table))
+/// The progress of the groups, as it is on the disk.
+fn saved(store: &Path) -> Result<BTreeMap<QueueKey, i64>, Fault> {
+    progress_of(store, [None, None])
+}
+
+/// The progress of the groups as the tables of a store say, or the text that is given in place of one.
+fn progress_of(store: &Path, [plain, light]: [Option<&str>; 2]) -> Result<BTreeMap<QueueKey, i64>, Fault> {
+    let plain: ConsumerOffsetTable = table(store, plain)?;
+    let mut light: LightOffsetTable = table(store, light)?;
+    let of_light = |key: &Text| key.strip_suffix(LIGHT_GROUP)?.strip_suffix('@').map(str::to_owned);
+    let own = light.lmq_offset_table.iter().filter_map(|(key, offset)| Some(((of_light(key)?, 0), *offset)));
+    let own: Vec<_> = own.collect();
+    let mut saved = progress(&light.newer_of(plain));
+    saved.extend(own);
+    Ok(saved)
+}
+
+/// A table of a store, or what the text says.
+fn table<T: Table>(store: &Path, text: Option<&str>) -> Result<T, Fault> {
+    match text {
+        Some(text) => from_loose_trusted(text.as_bytes()).map_err(Fault::of("the offsets of before")),
+        None => TableFile::open(store).map(|(_, table)| table).map_err(Fault::of("the offsets")),
+    }
 }
 
 fn progress(table: &ConsumerOffsetTable) -> BTreeMap<QueueKey, i64> {

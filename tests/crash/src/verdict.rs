@@ -3,23 +3,26 @@
 //! Invariants:
 //! - copies are judged, the store itself is only read: the broker is to recover it;
 //! - every queue is without a gap, and each unit is what its record says;
-//! - derived files are what a rebuild from the log makes.
+//! - derived files are what a rebuild from the log makes, but for topics that were deleted: those it brings back.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use troupemq_codec::message::batch;
 use troupemq_store::{
-    Closing, ConsumeQueue, KeyQuery, Opened, StoreConfig, SystemClock, close, inspect, open,
+    Closing, ConsumeQueue, KeyQuery, Opened, StoreConfig, SystemClock, close, inspect, light, open,
 };
 
 use crate::Fault;
+use crate::again;
 use crate::compare::{same_files, same_units};
 use crate::later;
 use crate::load::DECIDED;
+use crate::load::gone::GONE;
 use crate::model::{Model, Place, QueueKey, body, number_of};
 use crate::power::Lost;
+use crate::shared;
 use crate::tables;
 use crate::told::{self, Found};
 
@@ -48,6 +51,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) lost: Option<&'a Lost>,
     /// Whether the queues have an extension.
     pub(crate) extends: bool,
+    /// Whether messages are in light queues too.
+    pub(crate) is_light: bool,
 }
 
 impl Judge<'_> {
@@ -66,6 +71,8 @@ impl Judge<'_> {
                 return Err(Fault(format!("the log ends at {log_end}, {durable_to} was on the disk")));
             }
             model.durable_to = lost.durable_to;
+            // What takes a message back may be lost with the rest.
+            model.recalled.clear();
             model.keep(log_min..log_end);
             // What is lost in front of others that are kept was not on the disk either.
             for damage in opened.damages.iter().filter(|damage| damage.from >= lost.durable_to) {
@@ -79,11 +86,17 @@ impl Judge<'_> {
         }
         for topic in opened.queues.topics() {
             for queue in opened.queues.of_topic(&topic) {
-                is_whole(&opened, &queue, model.has_holes)?;
+                match light::is_light(&topic) {
+                    true => shared::is_whole(&opened, &queue, model)?,
+                    false => is_whole(&opened, &queue, model.has_holes)?,
+                }
                 goes_on(&queue, model, self.lost.is_some())?;
             }
         }
-        judge_decisions(&opened, model, (log_min > 0, self.lost.is_some()))?;
+        let may_miss = (log_min > 0, self.lost.is_some());
+        judge_decisions(&opened, model, may_miss)?;
+        shared::judge(&opened, model)?;
+        again::judge(&opened, model, may_miss)?;
         later::judge(&opened, model, self.lost.is_none())?;
         let Opened { log, flusher, dispatch, queues, marks, .. } = opened;
         close(Closing { log, flusher, dispatch, queues, marks }).map_err(Fault::of("cannot close"))?;
@@ -137,6 +150,8 @@ impl Judge<'_> {
             queue_extension_file_bytes: 4_096,
             queue_extension_enabled: self.extends,
             batch_queue_file_bytes: 4_600,
+            light_queues_enabled: self.is_light,
+            multi_dispatch_enabled: self.is_light,
             index_slots_max: 500,
             index_entries_max: 2_000,
             delay_levels: "1s 2s 3s".to_owned(),
@@ -219,6 +234,9 @@ fn has_bodies(stored: &[u8], place: &Place) -> bool {
 /// Whether a queue goes on where it ended when it was last looked at; after a loss of power it may have lost, and a
 /// group that was further goes back to its end.
 fn goes_on(queue: &ConsumeQueue, model: &mut Model, may_have_lost: bool) -> Result<(), Fault> {
+    if queue.topic().starts_with(GONE) {
+        return Ok(());
+    }
     let now = (queue.min_offset(), queue.max_offset());
     let key = (queue.topic().to_string(), queue.queue_id());
     if let Some(progress) = model.progress.get_mut(&key).filter(|_| may_have_lost) {
@@ -267,24 +285,31 @@ fn judge_decisions(
     model: &mut Model,
     (has_expired, may_have_lost): (bool, bool),
 ) -> Result<(), Fault> {
-    let mut there = BTreeSet::new();
-    for queue in opened.queues.of_topic(DECIDED) {
-        for unit in queue.units(queue.min_offset(), usize::MAX).filter(|unit| !unit.is_hole()) {
-            there.extend(
-                opened.reader.record_at(unit.log_offset, |record| number_of(record.body())).flatten(),
-            );
-        }
-    }
-    if let Some(number) = model.rolled_back.iter().find(|number| there.contains(number)) {
-        return Err(Fault(format!("message {number} was rolled back and is there")));
+    let there = numbers_in(opened, DECIDED);
+    if let Some(number) = model.rolled_back.iter().find(|number| there.contains_key(number)) {
+        return Err(Fault(format!("message {number} was not committed and is there")));
     }
     if may_have_lost {
-        model.committed.retain(|number| there.contains(number));
+        model.committed.retain(|number| there.contains_key(number));
     }
-    match model.committed.iter().find(|number| !there.contains(number)) {
+    match model.committed.iter().find(|number| !there.contains_key(number)) {
         Some(number) if !has_expired => {
             Err(Fault(format!("message {number} was committed and is not there")))
         }
         _ => Ok(()),
     }
+}
+
+/// Numbers of the messages in a topic, and how often each is there.
+pub(crate) fn numbers_in(opened: &Opened, topic: &str) -> BTreeMap<u64, u32> {
+    let mut numbers = BTreeMap::new();
+    for queue in opened.queues.of_topic(topic) {
+        for unit in queue.units(queue.min_offset(), usize::MAX).filter(|unit| !unit.is_hole()) {
+            let number = opened.reader.record_at(unit.log_offset, |record| number_of(record.body()));
+            if let Some(number) = number.flatten() {
+                *numbers.entry(number).or_default() += 1;
+            }
+        }
+    }
+    numbers
 }

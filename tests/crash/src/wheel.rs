@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use troupemq_codec::filter::java_hash;
-use troupemq_codec::message::properties::{REAL_TOPIC, TIMER_OUT_MS};
+use troupemq_codec::message::properties::{REAL_TOPIC, TIMER_DELETE_UNIQUE_KEY, TIMER_OUT_MS};
 use troupemq_store::timer::{NewTimer, TIMER_TOPIC, TimerStore};
 use troupemq_store::{Clock, Opened, SystemClock};
 
@@ -41,14 +41,15 @@ fn enter_all(opened: &Opened, timers: &mut TimerStore, now_ms: i64) -> Result<()
     let from = timers.next_queue_offset().max(queue.min_offset());
     for unit in queue.units(from, usize::MAX).filter(|unit| !unit.is_hole()) {
         let timer = opened.reader.record_at(unit.log_offset, |record| {
-            let [out, topic] = record.properties().pick([TIMER_OUT_MS, REAL_TOPIC]);
+            let names = [TIMER_OUT_MS, REAL_TOPIC, TIMER_DELETE_UNIQUE_KEY];
+            let [out, topic, cancels] = record.properties().pick(names);
             Some(NewTimer {
                 queue_offset: unit.queue_offset,
                 log_offset: unit.log_offset,
                 size: unit.size,
                 stored_ms: record.store_timestamp_ms(),
                 due_ms: out?.parse().ok()?,
-                is_delete: false,
+                is_delete: cancels.is_some(),
                 topic_hash: java_hash(topic?),
             })
         });

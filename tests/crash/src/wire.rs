@@ -10,12 +10,17 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use troupemq_codec::frame::take_frame;
+use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::message::batch::BatchItem;
-use troupemq_codec::message::{PropertiesView, sys_flag};
+use troupemq_codec::message::{Message, PropertiesView, sys_flag};
 use troupemq_codec::request::{
-    DeleteExpiredCommitlog, EndTransaction, EndTransactionHeader, SendBatchMessage, SendMessageReplyHeader,
-    SendMessageV2, SendMessageV2Header,
+    ConsumerSendMsgBack, ConsumerSendMsgBackHeader, DeleteExpiredCommitlog, EndTransaction,
+    EndTransactionHeader, GetTopicConfig, GetTopicConfigHeader, PULL_HAS_SUBSCRIPTION, PullMessage,
+    PullMessageHeader, PullMessageReplyHeader, QueryConsumerOffset, QueryConsumerOffsetHeader,
+    QueryConsumerOffsetReplyHeader, SendBatchMessage, SendMessageReplyHeader, SendMessageV2,
+    SendMessageV2Header, UpdateConsumerOffset, UpdateConsumerOffsetHeader,
 };
+use troupemq_codec::topic::TopicConfig;
 use troupemq_codec::{Command, ResponseCode, Text};
 
 use crate::model::{Place, body};
@@ -63,7 +68,18 @@ impl Wire {
 
     /// Sends a message by itself. Answers where it lies once it is acknowledged.
     pub(crate) async fn send_one(&mut self, topic: &str, queue_id: i32, number: u64) -> Option<Place> {
-        let header = to_store(topic, queue_id, format!("KEYS\u{1}k{number}\u{2}"));
+        self.send_with(topic, queue_id, number, "").await
+    }
+
+    /// The same for a message with properties beside its key.
+    pub(crate) async fn send_with(
+        &mut self,
+        topic: &str,
+        queue_id: i32,
+        number: u64,
+        more: &str,
+    ) -> Option<Place> {
+        let header = to_store(topic, queue_id, format!("KEYS\u{1}k{number}\u{2}{more}"));
         let request = Command::request::<SendMessageV2>(&header).with_body(Bytes::from(body(number)));
         self.send(request, number, None).await
     }
@@ -100,12 +116,81 @@ impl Wire {
         Some(Place { queue_id, queue_offset, log_offset, number, batch, waited: true })
     }
 
-    /// Sends a half message, and ends its transaction. Answers once the end is acknowledged.
+    /// Has a group fail with a message: it comes again after a level, or is given up below 0.
+    pub(crate) async fn send_back(&mut self, group: &str, log_offset: u64, delay_level: i32) -> Option<()> {
+        let header = ConsumerSendMsgBackHeader {
+            log_offset: i64::try_from(log_offset).ok()?,
+            group: group.into(),
+            delay_level,
+            ..Default::default()
+        };
+        let answer = self.call(Command::request::<ConsumerSendMsgBack>(&header)).await?;
+        (answer.response_code() == ResponseCode::SUCCESS).then_some(())
+    }
+
+    /// Messages of a queue from an offset on, and the offset behind them.
+    pub(crate) async fn pull(&mut self, group: &str, topic: &str, from: i64) -> Option<(Vec<Message>, i64)> {
+        let header = PullMessageHeader {
+            group: group.into(),
+            topic: topic.into(),
+            queue_offset: from,
+            messages_max: 32,
+            sys_flag: PULL_HAS_SUBSCRIPTION,
+            subscription: Some("*".into()),
+            ..Default::default()
+        };
+        let answer = self.call(Command::request::<PullMessage>(&header)).await?;
+        let reply: PullMessageReplyHeader = answer.header().ok()?;
+        Some((Message::decode_all(answer.body).ok()?, reply.next_offset))
+    }
+
+    /// Commits the progress of a group in queue 0 of a topic.
+    pub(crate) async fn commit(&mut self, group: &str, topic: &str, queue_offset: i64) -> Option<()> {
+        let header = UpdateConsumerOffsetHeader {
+            group: group.into(),
+            topic: topic.into(),
+            queue_id: 0,
+            queue_offset,
+        };
+        let answer = self.call(Command::request::<UpdateConsumerOffset>(&header)).await?;
+        (answer.response_code() == ResponseCode::SUCCESS).then_some(())
+    }
+
+    /// That progress; none within if there is none.
+    pub(crate) async fn committed(&mut self, group: &str, topic: &str) -> Option<Option<i64>> {
+        let header = QueryConsumerOffsetHeader {
+            group: group.into(),
+            topic: topic.into(),
+            queue_id: 0,
+            zero_if_not_found: Some(false),
+        };
+        let answer = self.call(Command::request::<QueryConsumerOffset>(&header)).await?;
+        match answer.response_code() {
+            ResponseCode::SUCCESS => {
+                Some(answer.header::<QueryConsumerOffsetReplyHeader>().ok().map(|reply| reply.queue_offset))
+            }
+            ResponseCode::QUERY_NOT_FOUND => Some(None),
+            _ => None,
+        }
+    }
+
+    /// The configuration of a topic; none within if the broker has no such topic.
+    pub(crate) async fn topic(&mut self, topic: &str) -> Option<Option<TopicConfig>> {
+        let header = GetTopicConfigHeader { topic: topic.into(), is_logical: None };
+        let answer = self.call(Command::request::<GetTopicConfig>(&header)).await?;
+        match answer.response_code() {
+            ResponseCode::SUCCESS => from_loose(&answer.body).ok().map(Some),
+            ResponseCode::TOPIC_NOT_EXIST => Some(None),
+            _ => None,
+        }
+    }
+
+    /// Sends a half message, and ends its transaction if that is wanted. Answers once that is acknowledged.
     pub(crate) async fn transact(
         &mut self,
         topic: &str,
         (id, body): (&str, Vec<u8>),
-        is_committed: bool,
+        is_committed: Option<bool>,
     ) -> Option<()> {
         let properties = format!("TRAN_MSG\u{1}true\u{2}PGROUP\u{1}deciders\u{2}UNIQ_KEY\u{1}{id}");
         let mut header = to_store(topic, 0, properties);
@@ -114,6 +199,7 @@ impl Wire {
         if half.response_code() != ResponseCode::SUCCESS {
             return None;
         }
+        let Some(is_committed) = is_committed else { return Some(()) };
         let sent: SendMessageReplyHeader = half.header().ok()?;
         let log_offset = crate::load::log_offsets(&sent.message_id).next()?;
         let end = EndTransactionHeader {
