@@ -89,7 +89,7 @@ impl Course {
         match self.wants {
             _ if self.is_busy => i64::MAX,
             Wants::Nothing => self.due_ms,
-            _ => self.not_before_ms.min(self.due_ms).max(self.not_before_ms),
+            _ => self.not_before_ms,
         }
     }
 
