@@ -199,8 +199,8 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Where a consumer with [`ConsumerBuilder::broadcast`] keeps how far it has come; no two may share a file. Its form
-    /// is that of Java's `offsets.json`.
+    /// Where a consumer with [`ConsumerBuilder::broadcast`] keeps how far it has come; no two may share a file. It has
+    /// the form of Java's `offsets.json`.
     pub fn offset_file(mut self, path: impl Into<PathBuf>) -> ConsumerBuilder {
         self.settings.offset_file = Some(path.into());
         self
@@ -377,6 +377,11 @@ impl Deliveries {
     /// goes on. A future of this that is dropped loses no message.
     pub async fn next(&mut self) -> Option<Result<Delivery, ClientError>> {
         Some(self.queue.recv().await?.map(Delivery::begin))
+    }
+
+    /// Takes what is there, so many at most and one at least; none after the end of the client. It is not begun yet.
+    async fn take(&mut self, taken: &mut Vec<Result<Delivery, ClientError>>, at_most: usize) -> usize {
+        self.queue.recv_many(taken, at_most).await
     }
 
     /// Leaves the group: commits the progress and tells the brokers. Messages that were not read are not lost, they

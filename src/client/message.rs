@@ -140,95 +140,99 @@ impl Message {
     }
 }
 
-/// A message that came from a broker.
+/// A message that came from a broker; cheap to clone, all clones share it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Received {
+pub struct Received(Arc<Whole>);
+
+/// A message is large and goes through many hands: it lies in one place.
+#[derive(Debug, PartialEq)]
+struct Whole {
     stored: StoredMessage,
     queue: Arc<Queue>,
 }
 
 impl Received {
     pub(crate) fn new(stored: StoredMessage, queue: Arc<Queue>) -> Received {
-        Received { stored, queue }
+        Received(Arc::new(Whole { stored, queue }))
     }
 
     /// The topic; of a message that comes again, the one it was first sent to.
     pub fn topic(&self) -> &str {
-        &self.stored.topic
+        &self.0.stored.topic
     }
 
     /// The body.
     pub fn body(&self) -> &Bytes {
-        &self.stored.body
+        &self.0.stored.body
     }
 
     /// The tag.
     pub fn tag(&self) -> Option<&str> {
-        self.stored.tags()
+        self.0.stored.tags()
     }
 
     /// The keys.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.stored.keys()
+        self.0.stored.keys()
     }
 
     /// A property by its name.
     pub fn property(&self, name: &str) -> Option<&str> {
-        self.stored.properties.get(name)
+        self.0.stored.properties.get(name)
     }
 
     /// Every property in order.
     pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.stored.properties.iter()
+        self.0.stored.properties.iter()
     }
 
     /// The user's flag.
     pub fn flag(&self) -> i32 {
-        self.stored.flag
+        self.0.stored.flag
     }
 
     /// The id the producer gave it; the offset id if it gave none.
     pub fn message_id(&self) -> String {
-        self.stored.message_id()
+        self.0.stored.message_id()
     }
 
     /// The id that names the message's place in the broker's log.
     pub fn offset_id(&self) -> String {
-        self.stored.offset_id().to_string()
+        self.0.stored.offset_id().to_string()
     }
 
     /// The queue it came from.
     pub fn queue(&self) -> &Queue {
-        &self.queue
+        &self.0.queue
     }
 
     /// Its position in the queue, in messages.
     pub fn queue_offset(&self) -> i64 {
-        self.stored.queue_offset
+        self.0.stored.queue_offset
     }
 
     /// Its position in the broker's log, in bytes.
     pub fn log_offset(&self) -> i64 {
-        self.stored.log_offset
+        self.0.stored.log_offset
     }
 
     /// When the producer made it: epoch ms.
     pub fn born_timestamp_ms(&self) -> i64 {
-        self.stored.born_timestamp_ms
+        self.0.stored.born_timestamp_ms
     }
 
     /// When the broker stored it: epoch ms.
     pub fn store_timestamp_ms(&self) -> i64 {
-        self.stored.store_timestamp_ms
+        self.0.stored.store_timestamp_ms
     }
 
     /// How many times it was sent back to be delivered later.
     pub fn reconsume_times(&self) -> i32 {
-        self.stored.reconsume_times
+        self.0.stored.reconsume_times
     }
 
     pub(crate) fn stored(&self) -> &StoredMessage {
-        &self.stored
+        &self.0.stored
     }
 }
 

@@ -32,6 +32,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Pause after the broker asked for one, or moved the queue.
 const FLOW_CONTROL_PAUSE: Duration = Duration::from_millis(50);
 
+/// Messages that are given to the application together.
+const TOGETHER_MAX: usize = 32;
+
 /// One assigned queue.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -70,7 +73,7 @@ pub(crate) enum Note {
     /// A message is done with; `bytes` is the length of its body.
     Done { queue_offset: i64, bytes: usize },
     /// A message could not be sent back.
-    Kept(Box<Received>),
+    Kept(Received),
 }
 
 impl Lane {
@@ -126,9 +129,9 @@ impl Lane {
     /// Tells the member's task of a message that was dropped, from where nothing can be waited for; if the task cannot
     /// keep up, the message comes again.
     pub(crate) fn dropped(self: Arc<Lane>, message: Received) {
-        let event = Event::Dropped { lane: self.clone(), message: Box::new(message) };
+        let event = Event::Dropped { lane: self.clone(), message };
         if let Err(TrySendError::Full(Event::Dropped { message, .. })) = self.events.try_send(event) {
-            self.keep(*message);
+            self.keep(message);
         }
     }
 
@@ -163,7 +166,7 @@ impl Lane {
     /// Keeps a message that could not be sent back; the member's task lets it come again.
     pub(crate) fn keep(&self, message: Received) {
         // Of a queue that was given away nothing is kept: its new owner gets the message.
-        let _ = self.notes.send(Note::Kept(Box::new(message)));
+        let _ = self.notes.send(Note::Kept(message));
     }
 
     /// A message is with the application.
@@ -306,12 +309,15 @@ impl Lane {
         self.bytes.fetch_add(messages.iter().map(|message| message.body.len()).sum(), Ordering::Relaxed);
         let queue_offsets = messages.iter().map(|message| message.queue_offset).collect();
         self.note(Note::Delivered { queue_offsets, next_offset }).await?;
-        for mut message in messages {
-            message.topic = original_topic(&self.queue.topic, &message);
-            let message = Received::new(message, self.queue.clone());
-            let delivery = Delivery::new(message, Settle::Lane(self.clone()));
+        let mut messages = messages.into_iter();
+        while messages.len() > 0 {
             let gone = |_| ClientError::ShutDown { what: "consumer" };
-            deliveries.send(Ok(delivery)).await.map_err(gone)?;
+            let places = deliveries.reserve_many(messages.len().min(TOGETHER_MAX)).await.map_err(gone)?;
+            for (place, mut message) in places.zip(messages.by_ref()) {
+                message.topic = original_topic(&self.queue.topic, &message);
+                let message = Received::new(message, self.queue.clone());
+                place.send(Ok(Delivery::new(message, Settle::Lane(self.clone()))));
+            }
         }
         Ok(())
     }

@@ -29,6 +29,9 @@ use crate::client::queue::Queue;
 /// Pause before a message is given to its function again, when messages are consumed in order.
 const SUSPEND: Duration = Duration::from_secs(1);
 
+/// Messages taken from the stream at once.
+const TAKEN_MAX: usize = 64;
+
 /// What a function says of its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "broker", derive(actix::dev::MessageResponse))]
@@ -140,20 +143,21 @@ where
         // Behind `running`, so that it is dropped before: the member then knows that its messages are not to be sent
         // back.
         let mut deliveries = deliveries;
+        let mut taken = Vec::new();
         loop {
             self.call_ready(&mut running);
             // In order every queue is read on, so that none waits for another.
-            let takes_more = self.in_order || running.at_work() < self.at_most;
+            let places =
+                if self.in_order { usize::MAX } else { self.at_most.saturating_sub(running.at_work()) };
             tokio::select! {
                 biased;
                 _ = &mut stopped => break,
                 Some(ended) = running.tasks.join_next_with_id() => self.settle(&mut running, ended).await,
                 Some(returned) = running.returns.join_next() => self.returned(&mut running, returned),
                 Some(over) = running.pauses.join_next_with_id() => running.resume(over),
-                next = deliveries.next(), if takes_more => match next {
-                    None => break,
-                    Some(Ok(delivery)) => self.take(&mut running, delivery),
-                    Some(Err(error)) => tracing::warn!(%error, "consumer was refused"),
+                count = deliveries.take(&mut taken, places.min(TAKEN_MAX)), if places > 0 => match count {
+                    0 => break,
+                    _ => taken.drain(..).for_each(|next| self.take(&mut running, next)),
                 },
             }
         }
@@ -168,7 +172,11 @@ where
         deliveries.shutdown().await;
     }
 
-    fn take(&self, running: &mut Running, delivery: Delivery) {
+    fn take(&self, running: &mut Running, next: Result<Delivery, ClientError>) {
+        let delivery = match next {
+            Ok(delivery) => delivery.begin(),
+            Err(error) => return tracing::warn!(%error, "consumer was refused"),
+        };
         if !delivery.is_current() {
             return delivery.forget();
         }

@@ -60,7 +60,7 @@ pub(crate) enum Event {
     /// There are notes of a lane.
     Noted { lane: Arc<Lane> },
     /// The application dropped a message without a word.
-    Dropped { lane: Arc<Lane>, message: Box<Received> },
+    Dropped { lane: Arc<Lane>, message: Received },
     /// The broker moved the queue's offsets.
     Moved { lane: Arc<Lane>, next_offset: i64 },
 }
@@ -221,7 +221,7 @@ impl Member {
             assigned.count_notes();
             while let Ok(place) = self.deliveries.try_reserve() {
                 let Some(message) = assigned.kept.pop_front() else { break };
-                place.send(Ok(Delivery::new(*message, Settle::Lane(assigned.lane.clone()))));
+                place.send(Ok(Delivery::new(message, Settle::Lane(assigned.lane.clone()))));
             }
         }
     }

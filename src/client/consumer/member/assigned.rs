@@ -22,7 +22,7 @@ pub(super) struct Assigned {
     /// What the lane has noted and is not counted yet.
     notes: mpsc::UnboundedReceiver<Note>,
     /// Messages that could not be sent back: they keep their room until they come again.
-    pub(super) kept: VecDeque<Box<Received>>,
+    pub(super) kept: VecDeque<Received>,
     task: AbortHandle,
     /// In order: when the lease of the queue was last taken or renewed.
     pub(super) leased_at: Instant,

@@ -30,7 +30,7 @@ pub(super) enum Job {
     /// To commit progress of an assignment of a queue.
     Commit { queue: Queue, lane: u64, queue_offset: i64 },
     /// To take a message back.
-    Return { lane: Arc<Lane>, message: Box<Received> },
+    Return { lane: Arc<Lane>, message: Received },
 }
 
 /// What was asked, and how it went.
@@ -47,12 +47,12 @@ pub(super) struct Jobs {
     /// Messages that are being sent back.
     returns: usize,
     /// Messages that wait for that.
-    returning: VecDeque<(Arc<Lane>, Box<Received>)>,
+    returning: VecDeque<(Arc<Lane>, Received)>,
 }
 
 impl Jobs {
     /// Has a message sent back.
-    pub(super) fn send_back(&mut self, lane: Arc<Lane>, message: Box<Received>) {
+    pub(super) fn send_back(&mut self, lane: Arc<Lane>, message: Received) {
         self.returning.push_back((lane, message));
         self.begin_returns();
     }
@@ -115,7 +115,7 @@ impl Member {
             }
             (Job::Return { lane, message }, Err(error)) => {
                 tracing::warn!(queue = %lane.queue, %error, "message not sent back, it comes again");
-                lane.keep(*message);
+                lane.keep(message);
             }
         }
     }
