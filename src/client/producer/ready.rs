@@ -72,8 +72,9 @@ impl State {
         let (mut subjects, now_ms) = (Vec::new(), epoch_ms());
         let new_id = self.client.hub.identity.message_ids(now_ms);
         first.check_topic()?;
+        let waits = waits(first);
         for message in messages {
-            fits_into_batch(message, first).map_err(illegal)?;
+            fits_into_batch(message, (&topic, waits)).map_err(illegal)?;
             message.check_content()?;
             if !ids.is_empty() {
                 ids.push(',');
@@ -123,14 +124,20 @@ fn put_properties(
         return ids.push_str(id);
     }
     let id = new_id();
-    put_property(properties, UNIQ_KEY, id.as_str());
-    ids.push_str(id.as_str());
+    let id = id.as_str();
+    put_property(properties, UNIQ_KEY, id);
+    ids.push_str(id);
 }
 
-/// Whether a message can share a request with the first of a batch: the broker decides for all of them at once where
-/// they go, when, and how safe they must be.
-fn fits_into_batch(message: &Message, first: &Message) -> Result<(), String> {
-    if message.topic != first.topic {
+/// Whether a send of the message waits until it is stored as the broker is configured.
+fn waits(message: &Message) -> bool {
+    message.property(WAIT) != Some("false")
+}
+
+/// Whether a message can be part of a batch for a topic, whose messages wait or not: the broker decides for all of them
+/// at once where they go, when, and how safe they must be.
+fn fits_into_batch(message: &Message, (topic, waits_all): (&Text, bool)) -> Result<(), String> {
+    if message.topic != *topic {
         return Err(format!("the batch has a message for {} too", message.topic));
     }
     if message.topic.starts_with(RETRY_PREFIX) {
@@ -142,8 +149,7 @@ fn fits_into_batch(message: &Message, first: &Message) -> Result<(), String> {
             return Err(format!("a message for later, with the property {later}, cannot be part of a batch"));
         }
     }
-    let waits = |message: &Message| message.property(WAIT) != Some("false");
-    if waits(message) != waits(first) {
+    if waits(message) != waits_all {
         return Err("some messages of the batch wait until they are stored and some do not".to_owned());
     }
     Ok(())
