@@ -12,8 +12,8 @@
 //! - while entering or delivering is switched off, what waits for it stays where it is.
 //!
 //! Contents: `admit` who waits, `coming` what is not entered yet, `enqueue` what a message says, `enter` into the
-//! wheel, `dequeue` the open slots, `deliver` out of it, `recall`, `again` what the disk could not read, `given_up` what
-//! it never could, `metrics` the file that tells how many wait.
+//! wheel, `dequeue` the open slots, `deliver` out of it, `recall`, `again` what the disk could not read, `given_up`
+//! what it never could, `metrics` the file that tells how many wait.
 
 pub mod admit;
 mod again;
