@@ -56,6 +56,7 @@ pub(crate) fn frames() -> &'static [GoldenFrame] {
         let mut paths: Vec<PathBuf> =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         paths.sort();
+        assert!(!paths.is_empty(), "what goes over all frames is no test without one");
         paths.iter().flat_map(frames_of).collect()
     })
 }
