@@ -73,7 +73,7 @@ pub(crate) async fn main() -> ExitCode {
     if run(&name_servers, &words).await { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the scenarios of these names, all that fit the broker if there are none, and says whether every one of them held.
+/// Runs the scenarios of these names, all that fit the broker if there are none; says whether every one held.
 async fn run(name_servers: &str, names: &[String]) -> bool {
     let mut running = JoinSet::new();
     let all = everyday::SCENARIOS.iter().chain(delivery::SCENARIOS).chain(signed::scenarios());
