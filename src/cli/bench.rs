@@ -5,8 +5,8 @@
 //!   waiting for a slow broker shows;
 //! - what happens during the warm-up is not counted.
 //!
-//! Contents: `drive` is one connection, `latency` the histogram, `report` what is printed; `ramp` raises the rate,
-//! `usage` is how busy the machine is, `chart` draws.
+//! Contents: `drive` is one connection, `way` what messages go through, `latency` the histogram, `report` what is
+//! printed; `ramp` raises the rate, `usage` is how busy the machine is, `chart` draws.
 
 mod chart;
 mod drive;
@@ -14,6 +14,7 @@ mod latency;
 mod ramp;
 mod report;
 mod usage;
+mod way;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,12 +31,13 @@ use super::output::Output;
 use super::{Cluster, Failure};
 use drive::{Driver, Outcome, Plan, Shot};
 use report::Report;
+use way::Way;
 
 /// Measure a broker
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
     /// Send messages as fast as they are taken, or at a rate
-    Send(Steady),
+    Send(Send),
     /// Pull messages of a topic over and over
     Pull(Pull),
     /// Raise the rate of sends until the first bound is crossed, and say which rate is safe
@@ -92,6 +94,15 @@ pub(super) struct Steady {
     rate: u64,
 }
 
+/// A load of sends.
+#[derive(Debug, Args)]
+pub(super) struct Send {
+    #[command(flatten)]
+    steady: Steady,
+    #[command(flatten)]
+    way: Way,
+}
+
 /// A load of pulls.
 #[derive(Debug, Args)]
 pub(super) struct Pull {
@@ -114,7 +125,7 @@ enum Form {
 impl Bench {
     pub(super) async fn run(self) -> Result<(), Failure> {
         match self {
-            Bench::Send(steady) => steady.run(Shot::Send).await,
+            Bench::Send(Send { steady, way }) => steady.run(Shot::Send(way)).await,
             Bench::Pull(Pull { steady, messages, follow }) => {
                 steady.run(Shot::Pull { messages_max: messages, follows: follow }).await
             }

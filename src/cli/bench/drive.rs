@@ -12,7 +12,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -30,6 +30,7 @@ use troupemq_codec::{Command, HeaderForm, ResponseCode, Text};
 
 use super::super::Failure;
 use super::latency::Latencies;
+use super::way::{GROUP, Way};
 
 /// Bytes encoded before they are written.
 const WRITE_BYTES: usize = 128 << 10;
@@ -41,7 +42,7 @@ const OPAQUE_FIRST: i32 = 1_000_000_000;
 /// What is asked of the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shot {
-    Send,
+    Send(Way),
     /// At the end of each queue it begins anew, or follows what comes.
     Pull {
         messages_max: i32,
@@ -122,6 +123,10 @@ fn first_offset(shot: Shot) -> i64 {
     if matches!(shot, Shot::Pull { follows: true, .. }) { i64::MAX } else { 0 }
 }
 
+fn broken(cause: io::Error) -> Failure {
+    Failure::Io { what: "the connection to the broker broke off", cause }
+}
+
 /// Groups the queues by their brokers' addresses.
 pub(super) async fn targets(client: &Client, queues: Vec<Queue>) -> Result<Vec<Target>, Failure> {
     let mut brokers: Vec<(String, Vec<i32>)> = Vec::new();
@@ -141,15 +146,16 @@ pub(super) async fn targets(client: &Client, queues: Vec<Queue>) -> Result<Vec<T
 }
 
 impl Plan {
-    fn send(&self, queue_id: i32) -> Command {
+    fn send(&self, queue_id: i32, way: Way) -> Command {
         Command::request::<SendMessageV2>(&SendMessageV2Header {
-            producer_group: Text::from_static("troupemq-bench"),
+            producer_group: Text::from_static(GROUP),
             topic: self.topic.clone(),
             default_topic: Text::from_static("TBW102"),
             default_topic_queues: 4,
             queue_id,
             born_timestamp_ms: 0,
-            properties: Some(Text::default()),
+            sys_flag: way.sys_flag(),
+            properties: Some(way.properties()),
             is_batch: Some(false),
             ..Default::default()
         })
@@ -158,7 +164,7 @@ impl Plan {
 
     fn pull(&self, queue_id: i32, queue_offset: i64, messages_max: i32) -> Command {
         Command::request::<PullMessage>(&PullMessageHeader {
-            group: Text::from_static("troupemq-bench"),
+            group: Text::from_static(GROUP),
             topic: self.topic.clone(),
             queue_id,
             queue_offset,
@@ -220,13 +226,13 @@ impl Driver {
         (target, number): (Target, usize),
     ) -> Result<Driver, Failure> {
         let stream = client.connection(&target.address).await?;
-        let stencil = |queue_id: &i32| {
-            let mut send = plan.send(*queue_id);
+        let stencil = |queue_id: &i32, way| {
+            let mut send = plan.send(*queue_id, way);
             client.sign(&mut send);
             Stencil::of(send, plan.form)
         };
         let sends = match plan.shot {
-            Shot::Send => target.queues.iter().map(stencil).collect(),
+            Shot::Send(way) => target.queues.iter().map(|queue_id| stencil(queue_id, way)).collect(),
             Shot::Pull { .. } => Vec::new(),
         };
         Ok(Driver {
@@ -264,20 +270,21 @@ impl Driver {
             let now = Instant::now();
             let is_over = now >= self.plan.end;
             if is_over && self.open == 0 {
-                return Ok(());
+                return poll_fn(|context| self.poll_written(context)).await.map_err(broken);
             }
             if !is_over {
                 self.load(now);
             }
             if self.go_on(is_over).await? {
                 self.take_answers()?;
+                // What ends transactions is written by itself, as clients do: the next send is another request.
+                poll_fn(|context| Poll::Ready(self.poll_write(context))).await.map_err(broken)?;
             }
         }
     }
 
     /// Writes what waits, and reads; true when something was read.
     async fn go_on(&mut self, is_over: bool) -> Result<bool, Failure> {
-        let io = |cause| Failure::Io { what: "the connection to the broker broke off", cause };
         let wake = self.next_wake().filter(|_| !is_over);
         let read = match wake {
             None => self.write_and_read().await,
@@ -287,7 +294,7 @@ impl Driver {
                 () = sleep_until(wake) => return Ok(false),
             },
         };
-        if read.map_err(io)? == 0 {
+        if read.map_err(broken)? == 0 {
             return Err(Failure::Other("the broker closed the connection".to_owned()));
         }
         Ok(true)
@@ -297,18 +304,31 @@ impl Driver {
     /// dropped half way.
     fn write_and_read(&mut self) -> impl Future<Output = io::Result<usize>> {
         poll_fn(|context| {
-            while !self.outbound.is_empty() {
-                match pin!(self.stream.write_buf(&mut self.outbound)).poll(context)? {
-                    Poll::Ready(_) => self.is_written = true,
-                    Poll::Pending => break,
-                }
-            }
-            // TLS keeps back what the socket did not take.
-            if self.is_written && pin!(self.stream.flush()).poll(context)?.is_ready() {
-                self.is_written = false;
-            }
+            self.poll_write(context)?;
             pin!(self.stream.read_buf(&mut self.inbound)).poll(context)
         })
+    }
+
+    /// Writes what waits, as far as it can be written.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        while !self.outbound.is_empty() {
+            match pin!(self.stream.write_buf(&mut self.outbound)).poll(context)? {
+                Poll::Ready(_) => self.is_written = true,
+                Poll::Pending => break,
+            }
+        }
+        // TLS keeps back what the socket did not take.
+        if self.is_written && pin!(self.stream.flush()).poll(context)?.is_ready() {
+            self.is_written = false;
+        }
+        Ok(())
+    }
+
+    /// Writes all that waits.
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write(context)?;
+        let is_written = self.outbound.is_empty() && !self.is_written;
+        if is_written { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// When something is to be done although nothing arrives.
@@ -334,7 +354,7 @@ impl Driver {
             let opaque =
                 self.first_opaque + i32::try_from(self.in_flight.len()).expect("the depth is an i32");
             match self.plan.shot {
-                Shot::Send => self.sends[at].put(opaque, &mut self.outbound),
+                Shot::Send(_) => self.sends[at].put(opaque, &mut self.outbound),
                 Shot::Pull { messages_max, .. } => {
                     let mut pull = self.plan.pull(self.target.queues[at], self.offsets[at], messages_max);
                     pull.opaque = opaque;
@@ -369,15 +389,28 @@ impl Driver {
             }
             self.plan.answered.fetch_add(1, Ordering::Relaxed);
             self.count(&view, frame, at, due..now);
+            self.end_transaction(&view);
         }
         inbound.advance(taken);
         self.inbound = inbound;
         Ok(())
     }
 
+    /// Ends the transaction of a half message that is stored.
+    fn end_transaction(&mut self, answer: &CommandView<'_>) {
+        let Shot::Send(way) = self.plan.shot else { return };
+        if !ResponseCode(answer.code).is_stored() {
+            return;
+        }
+        if let Some(mut end) = way.end(&self.plan.topic, answer, self.plan.form) {
+            self.client.sign(&mut end);
+            end.encode(&mut self.outbound);
+        }
+    }
+
     fn count(&mut self, view: &CommandView<'_>, frame: &[u8], at: usize, time: std::ops::Range<Instant>) {
         let (messages, bytes) = match self.plan.shot {
-            Shot::Send => (1, self.plan.body.len()),
+            Shot::Send(_) => (1, self.plan.body.len()),
             Shot::Pull { .. } => self.take_pulled(view, frame.get(view.body.clone()).unwrap_or_default(), at),
         };
         if time.end < self.plan.count_from || time.end >= self.plan.end {
@@ -385,7 +418,7 @@ impl Driver {
         }
         self.outcome.latencies.record(time.end - time.start);
         let code = ResponseCode(view.code);
-        let is_empty_pull = self.plan.shot != Shot::Send
+        let is_empty_pull = matches!(self.plan.shot, Shot::Pull { .. })
             && [
                 ResponseCode::PULL_NOT_FOUND,
                 ResponseCode::PULL_RETRY_IMMEDIATELY,

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::drive::Shot;
 use super::report::Report;
 use super::usage::{Reading, Usage};
+use super::way::Way;
 use super::{Load, chart};
 use crate::cli::Failure;
 use crate::cli::table::{Form, Row};
@@ -163,7 +164,7 @@ impl Ramp {
             bar.tick();
             let (before, started) = (Reading::take(), Instant::now());
             let measured =
-                self.load.measure(Shot::Send, (&client, &targets), rate, &ProgressBar::hidden()).await;
+                self.load.measure(Shot::Send(Way::default()), (&client, &targets), rate, &ProgressBar::hidden()).await;
             let (plan, outcome) = match measured {
                 Ok(measured) => measured,
                 Err(error) if steps.is_empty() => return Err(error),

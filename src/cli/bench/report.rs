@@ -15,7 +15,7 @@ use super::drive::{Outcome, Plan, Shot};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// `send` or `pull`.
+    /// `send`, `send by level`, `send of timers`, `transactions` or `pull`.
     load: &'static str,
     connections: usize,
     depth: usize,
@@ -42,7 +42,7 @@ impl Report {
         let micros = |latency: Duration| latency.as_secs_f64() * 1e6;
         Report {
             load: match plan.shot {
-                Shot::Send => "send",
+                Shot::Send(way) => way.name(),
                 Shot::Pull { .. } => "pull",
             },
             connections: load.connections,
