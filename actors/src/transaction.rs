@@ -10,13 +10,14 @@
 //! - while more are open than the settings allow, further half messages are refused.
 //!
 //! Contents: `halves` the state, `open_set` what it is made of, `records` what is stored, `answers` the requests
-//! of clients and tools, `gathered` those that came in one read, `ends` their decisions, `unnoted` what a kill leaves
-//! of them, `check` asking producers.
+//! of clients and tools, `gathered` those that came in one read, `groups` who waits for them, `ends` their decisions,
+//! `unnoted` what a kill leaves of them, `check` asking producers.
 
 pub mod answers;
 mod check;
 pub mod ends;
 pub mod gathered;
+mod groups;
 pub mod halves;
 mod open_set;
 pub mod records;
@@ -27,7 +28,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
-use bytes::Bytes;
 use troupemq_codec::Text;
 use troupemq_store::{ConsumeQueue, QueueTable, StoreError, Unit};
 
@@ -38,8 +38,9 @@ use crate::read_ahead::record_of;
 use crate::together::{Together, WAITING_MAX};
 use check::Rounds;
 use ends::{Became, Begun, CameTogether, End, Ended};
+use groups::{Groups, Member};
 use halves::{Halves, Seen};
-use records::{HalfView, OP_TOPIC, named_by_op, seen};
+use records::{Commit, HalfView, OP_TOPIC, named_by_op, seen};
 use unnoted::Targets;
 
 /// Group whose offsets are the progress of transactions. Java: `CID_RMQ_SYS_TRANS`.
@@ -89,6 +90,15 @@ pub enum Decided {
         /// The half message.
         queue_offset: i64,
     },
+}
+
+/// A half message is a copy. Sent by who made it, before it tells what became of the one that it replaces.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct IsCopy {
+    queue_offset: i64,
+    /// The unique id, by which late answers to earlier ones find it.
+    uniq_key: Text,
 }
 
 /// Store the ends that came. Sent by the actor to itself.
@@ -142,6 +152,7 @@ pub struct TransactionChecker {
     noted: Option<((i64, i64), u64)>,
     rounds: Rounds,
     ends: Together<Begun>,
+    groups: Groups,
     /// Half messages whose messages are stored and which no op message names yet. They count as being decided.
     unnoted: Vec<i64>,
 }
@@ -166,6 +177,7 @@ impl TransactionChecker {
             noted: None,
             rounds: Rounds::from(cast.now_ms()),
             ends: Together::default(),
+            groups: Groups::default(),
             unnoted: Vec::new(),
             cast,
         };
@@ -205,10 +217,14 @@ impl TransactionChecker {
         })
     }
 
+    /// Takes in what came. What was stored since the start is known without a look at it: each place of the topic is
+    /// that of a half message, and who makes a copy says so.
     fn read_halves(&mut self) {
-        if let Err(error) = self.read_halves_by(seen) {
-            tracing::error!(%error, "half messages cannot be read now");
+        let Some(queue) = self.half_queue() else { return };
+        if queue.min_offset() > self.halves.read_to() {
+            self.halves.forget_below(queue.min_offset());
         }
+        self.halves.came(queue.max_offset());
     }
 
     fn read_halves_by(&mut self, mut seen: impl FnMut(&[u8]) -> Option<Seen>) -> Result<(), StoreError> {
@@ -269,8 +285,8 @@ impl TransactionChecker {
     }
 
     /// Takes an end in, or answers why not; tells whether it is the first that waits to be stored.
-    fn take_in(&mut self, end: End) -> bool {
-        let End { half, queue_offset: named, is_committed, reply } = end;
+    fn take_in(&mut self, end: End, asked_by: Member) -> bool {
+        let End { half, queue_offset: named, goes } = end;
         let current = match self.halves.is_open(named) {
             true => Some(named),
             // A check may have left a copy, which has the same id.
@@ -286,24 +302,25 @@ impl TransactionChecker {
         };
         match current {
             Ok(at) => {
-                self.ends.add(Begun { at, committed: is_committed.then_some(half), reply: Some(reply) })
+                let commit = goes.map(|goes| Commit { half, goes });
+                self.ends.add(Begun { at, commit, asked_by: Some(asked_by) })
             }
             Err(refusal) => {
-                reply.answer(Err(refusal));
+                self.groups.settle(asked_by, Err(refusal));
                 false
             }
         }
     }
 
     /// Answers an end; if it is noted, that is known already.
-    fn settle(&mut self, begun: Begun, became: Became) {
+    fn settle(&mut self, begun: &Begun, became: Became) {
         let answer = match became {
             Became::Noted(_) => Ok(()),
             Became::Unnoted => {
                 self.unnoted.push(begun.at);
                 Ok(())
             }
-            Became::Refused(_) if begun.reply.is_none() => {
+            Became::Refused(_) if begun.asked_by.is_none() => {
                 self.unnoted.push(begun.at);
                 Ok(())
             }
@@ -312,8 +329,8 @@ impl TransactionChecker {
                 Err(refusal)
             }
         };
-        if let Some(reply) = begun.reply {
-            reply.answer(answer);
+        if let Some(member) = begun.asked_by {
+            self.groups.settle(member, answer);
         }
     }
 
@@ -325,7 +342,7 @@ impl TransactionChecker {
         let mut is_first = false;
         for at in std::mem::take(&mut self.unnoted) {
             match self.ends.reserve() {
-                true => is_first |= self.ends.add(Begun { at, committed: None, reply: None }),
+                true => is_first |= self.ends.add(Begun { at, commit: None, asked_by: None }),
                 false => self.unnoted.push(at),
             }
         }
@@ -411,15 +428,26 @@ impl Handler<Decided> for TransactionChecker {
     }
 }
 
+impl Handler<IsCopy> for TransactionChecker {
+    type Result = ();
+
+    fn handle(&mut self, IsCopy { queue_offset, uniq_key }: IsCopy, _: &mut Context<TransactionChecker>) {
+        self.read_halves();
+        self.halves.is_copy(queue_offset, uniq_key);
+    }
+}
+
 impl Handler<CameTogether> for TransactionChecker {
     type Result = ();
 
-    fn handle(&mut self, CameTogether(ends): CameTogether, context: &mut Context<TransactionChecker>) {
+    fn handle(&mut self, came: CameTogether, context: &mut Context<TransactionChecker>) {
+        let CameTogether { ends, reply } = came;
         self.read_halves();
         self.publish();
+        let members = self.groups.begin(ends.len(), reply);
         let mut has_first = false;
-        for end in ends {
-            has_first |= self.take_in(end);
+        for (end, member) in ends.into_iter().zip(members) {
+            has_first |= self.take_in(end, member);
         }
         if has_first {
             context.notify(StoreEnds);
@@ -431,7 +459,9 @@ impl Handler<StoreEnds> for TransactionChecker {
     type Result = ();
 
     fn handle(&mut self, _: StoreEnds, context: &mut Context<TransactionChecker>) {
-        if let Some(batch) = self.ends.begin(|begun| begun.committed.as_ref().map_or(0, Bytes::len)) {
+        if let Some(batch) =
+            self.ends.begin(|begun| begun.commit.as_ref().map_or(0, |commit| commit.half.len()))
+        {
             actix::spawn(ends::store_all(self.cast.clone(), batch, context.address()));
         }
     }
@@ -448,7 +478,7 @@ impl Handler<Ended> for TransactionChecker {
             }
         }
         for (begun, became) in ended {
-            self.settle(begun, became);
+            self.settle(&begun, became);
         }
         self.publish();
         self.ends.ended();

@@ -18,7 +18,7 @@ use super::records::{GIVEN_UP_TOPIC, HalfView};
 use super::{Decide, Decision};
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
-use crate::held::{Waiting, hold};
+use crate::held::hold;
 use crate::net::{Answer, Call, Refusal};
 use crate::query::record;
 
@@ -38,19 +38,18 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
         }
     }
     let bytes = record(cast, header.log_offset).await?;
-    let (end, waiting) = end(cast, &EndView::from(&header), bytes)?;
-    hand_on(cast, vec![end]);
-    waiting.await.map_err(|_lost| Refusal::gone("TransactionChecker"))??;
-    Ok(Command::response(ResponseCode::SUCCESS))
+    let end = end(cast, &EndView::from(&header), bytes)?;
+    let (reply, waiting) = hold();
+    hand_on(cast, vec![end], reply);
+    match waiting.await.map_err(|_lost| Refusal::gone("TransactionChecker"))?.pop() {
+        Some((_, refusal)) => Err(refusal),
+        None => Ok(Command::response(ResponseCode::SUCCESS)),
+    }
 }
 
 /// What a request to commit or to roll back asks of the owner of the half messages; `bytes` is the record that it
 /// names.
-pub(super) fn end(
-    cast: &BrokerCast,
-    asked: &EndView<'_>,
-    bytes: Option<Bytes>,
-) -> Result<(End, Waiting<Result<(), Refusal>>), Refusal> {
+pub(super) fn end(cast: &BrokerCast, asked: &EndView<'_>, bytes: Option<Bytes>) -> Result<End, Refusal> {
     let no_half = || {
         let (at, min, end) = (asked.log_offset, cast.log.min_offset(), cast.log.wrote_to());
         let why = format!("no half message begins at commitLogOffset {at} of the log from {min} to {end}");
@@ -60,10 +59,9 @@ pub(super) fn end(
     let half = HalfView::parse(&bytes).filter(|half| half.record.topic() == HALF_TOPIC);
     let half = half.ok_or_else(no_half)?;
     check(cast, asked, &half)?;
-    let (reply, waiting) = hold();
-    let (queue_offset, is_committed) = (asked.queue_offset, asked.outcome == TRANSACTION_COMMIT);
-    let end = End { queue_offset, is_committed, half: bytes, reply };
-    Ok((end, waiting))
+    let is_committed = asked.outcome == TRANSACTION_COMMIT;
+    let goes = is_committed.then(|| half.goes(cast)).transpose()?;
+    Ok(End { half: bytes, queue_offset: asked.queue_offset, goes })
 }
 
 fn check(cast: &BrokerCast, asked: &EndView<'_>, half: &HalfView<'_>) -> Result<(), Refusal> {

@@ -18,7 +18,7 @@ use troupemq_codec::request::{CheckTransactionState, CheckTransactionStateHeader
 use troupemq_codec::{Command, ResponseCode, Text};
 
 use super::records::{GIVEN_UP_TOPIC, HalfView, op};
-use super::{Decide, Decided, Decision, Forget, OpenFrom, RoundEnded, TransactionChecker};
+use super::{Decide, Decided, Decision, Forget, IsCopy, OpenFrom, RoundEnded, TransactionChecker};
 use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
 use crate::detour::HALF_TOPIC;
@@ -236,11 +236,15 @@ pub(super) async fn copy(cast: &BrokerCast, view: &HalfView<'_>, how: Copied) ->
         Some(body) => store(cast, &[again, op(cast, body)]).await?,
         None => store(cast, &[again]).await?,
     };
-    match &stored[..] {
-        [at] if body.is_none() => Ok(Copy { at: *at, op_offset: -1, properties }),
-        [at, done] => Ok(Copy { at: *at, op_offset: done.queue_offset, properties }),
-        _ => Err(Refusal::gone("the half topic")),
-    }
+    let (at, op_offset) = match &stored[..] {
+        [at] if body.is_none() => (*at, -1),
+        [at, done] => (*at, done.queue_offset),
+        _ => return Err(Refusal::gone("the half topic")),
+    };
+    let told = IsCopy { queue_offset: at.queue_offset, uniq_key: Text::from(view.uniq_key) };
+    // Who is gone reads at the next start that it is one.
+    let _ = cast.transactions.send(told).await;
+    Ok(Copy { at, op_offset, properties })
 }
 
 /// Puts a counted copy at the end of the half topic and asks the first producer that takes the question about it.

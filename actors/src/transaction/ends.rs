@@ -13,30 +13,34 @@ use actix::{Addr, Message};
 use bytes::Bytes;
 
 use super::TransactionChecker;
-use super::records::{HalfView, Note, notes, op};
+use super::groups::{Member, Refused};
+use super::records::{Commit, CommitView, Goes, Note, notes, op};
 use crate::cast::BrokerCast;
-use crate::detour::Detour;
 use crate::held::Held;
 use crate::net::Refusal;
 use crate::send::{Own, store};
 use crate::together::WAITING_MAX;
 
-/// End the transactions of half messages. Sent by END_TRANSACTION; each is answered when what was decided is stored.
+/// End the transactions of half messages. Sent by END_TRANSACTION; answered when what was decided of all of them is
+/// stored, with those that were refused.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct CameTogether(pub Vec<End>);
+pub struct CameTogether {
+    /// The ends.
+    pub(super) ends: Vec<End>,
+    /// Who asks.
+    pub(super) reply: Held<Refused>,
+}
 
 /// The end of one transaction.
 #[derive(Debug)]
-pub struct End {
+pub(super) struct End {
     /// The record of the half message.
-    pub half: Bytes,
+    pub(super) half: Bytes,
     /// The half message that is named.
-    pub queue_offset: i64,
-    /// Whether it is committed, or rolled back.
-    pub is_committed: bool,
-    /// Who asks.
-    pub reply: Held<Result<(), Refusal>>,
+    pub(super) queue_offset: i64,
+    /// Where its message goes, if it is committed and not rolled back.
+    pub(super) goes: Option<Goes>,
 }
 
 /// What became of ends that were stored together. Sent by the actor to itself.
@@ -49,10 +53,10 @@ pub(super) struct Ended(pub(super) Vec<(Begun, Became)>);
 pub(super) struct Begun {
     /// The half message that is open now.
     pub(super) at: i64,
-    /// The record of the half message whose message is to be stored; none if there is nothing to do but to note.
-    pub(super) committed: Option<Bytes>,
+    /// What is to be stored; none if there is nothing to do but to note.
+    pub(super) commit: Option<Commit>,
     /// Who asks; nobody, if what was decided is stored since before.
-    pub(super) reply: Option<Held<Result<(), Refusal>>>,
+    pub(super) asked_by: Option<Member>,
 }
 
 /// What became of an end.
@@ -77,15 +81,14 @@ impl Became {
 }
 
 /// Hands ends to the owner of the half messages; if it takes none, each is told why.
-pub(super) fn hand_on(cast: &BrokerCast, ends: Vec<End>) {
-    let Err(undelivered) = cast.transactions.try_send(CameTogether(ends)) else { return };
+pub(super) fn hand_on(cast: &BrokerCast, ends: Vec<End>, reply: Held<Refused>) {
+    let Err(undelivered) = cast.transactions.try_send(CameTogether { ends, reply }) else { return };
     let refusal = match &undelivered {
         SendError::Full(_) => too_many(),
         SendError::Closed(_) => Refusal::gone("TransactionChecker"),
     };
-    for end in undelivered.into_inner().0 {
-        end.reply.answer(Err(refusal.clone()));
-    }
+    let CameTogether { ends, reply } = undelivered.into_inner();
+    reply.answer((0..ends.len()).map(|place| (place, refusal.clone())).collect());
 }
 
 /// Stores a batch and tells the owner of the half messages what became of it.
@@ -113,28 +116,13 @@ async fn became(cast: &BrokerCast, all: &[Begun]) -> Vec<Became> {
 /// Stores ends as one batch: the messages, then the op messages that name all their half messages. Answers of each
 /// what is known: of a single one it always is.
 async fn store_together(cast: &BrokerCast, all: &[Begun]) -> Vec<Option<Became>> {
-    let committed = all.iter().filter_map(|begun| begun.committed.as_deref());
-    let views: Option<Vec<HalfView<'_>>> = committed.map(HalfView::parse).collect();
+    let commits = all.iter().filter_map(|begun| begun.commit.as_ref());
+    let views: Option<Vec<CommitView<'_>>> = commits.map(Commit::view).collect();
     let Some(views) = views else { return refused(all, &Refusal::gone("the half message")) };
-    let detours: Result<Vec<Option<Detour>>, Refusal> = views.iter().map(|half| half.detour(cast)).collect();
-    let detours = match detours {
-        Ok(detours) => detours,
-        Err(refusal) => return refused(all, &refusal),
-    };
-    let pieces: Vec<[&[u8]; 2]> = views
-        .iter()
-        .zip(&detours)
-        .map(|(half, detour)| {
-            // The half message says already where it goes.
-            let more = detour.as_ref().map_or(&[][..], Detour::note);
-            [half.record.properties().as_bytes(), more]
-        })
-        .collect();
+    let pieces: Vec<[&[u8]; 2]> = views.iter().map(CommitView::pieces).collect();
     let notes = notes(all.iter().map(|begun| begun.at));
     let mut own: Vec<Own<'_>> = Vec::with_capacity(views.len() + notes.len());
-    for ((half, detour), pieces) in views.iter().zip(&detours).zip(&pieces) {
-        own.push(half.committed(detour.as_ref(), pieces));
-    }
+    own.extend(views.iter().zip(&pieces).map(|(view, pieces)| view.message(pieces)));
     own.extend(notes.iter().map(|note| op(cast, &note.body)));
     match store(cast, &own).await {
         Ok(stored) => {
@@ -153,7 +141,7 @@ fn known<'a>(
 ) -> Vec<Option<Became>> {
     let mut noted = ops.flat_map(|(op_offset, note)| std::iter::repeat_n(op_offset, note.names));
     let known = all.iter().map(|begun| {
-        let is_stored = begun.committed.is_some() && messages > 0;
+        let is_stored = begun.commit.is_some() && messages > 0;
         messages -= usize::from(is_stored);
         match noted.next() {
             Some(op_offset) => Some(Became::Noted(op_offset)),
@@ -179,7 +167,9 @@ mod tests {
     use super::*;
 
     fn begun(at: i64, is_committed: bool) -> Begun {
-        Begun { at, committed: is_committed.then(Bytes::new), reply: None }
+        let goes = Goes { queue_id: 0, tags_code: 0, detour: None };
+        let commit = is_committed.then(|| Commit { half: Bytes::new(), goes });
+        Begun { at, commit, asked_by: None }
     }
 
     fn told(known: &[Option<Became>]) -> Vec<&str> {

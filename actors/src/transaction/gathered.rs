@@ -5,6 +5,7 @@
 //! - an end that is refused, or whose half message may have to be read from the disk, is left to the router;
 //! - every end that was taken in counts as a request in work until it is answered.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use troupemq_codec::command::Head;
@@ -13,8 +14,9 @@ use troupemq_codec::{CommandView, HeaderForm, ResponseCode};
 
 use super::answers::end;
 use super::ends::{End, hand_on};
+use super::groups::Refused;
 use crate::cast::BrokerCast;
-use crate::held::Waiting;
+use crate::held::{Waiting, hold};
 use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::query::record_now;
@@ -23,26 +25,25 @@ use crate::query::record_now;
 #[derive(Debug, Default)]
 pub struct Gathered {
     ends: Vec<End>,
+    /// Who asks for each of them.
     asked: Vec<Asked>,
 }
 
-/// Who waits for the answer to an end.
+/// Who asks for an end.
 #[derive(Debug)]
 struct Asked {
     opaque: i32,
     form: HeaderForm,
     is_oneway: bool,
-    waiting: Waiting<Result<(), Refusal>>,
 }
 
 impl Gathered {
     /// Takes an end in; tells whether it did, or whether it goes another way.
     pub fn take_in(&mut self, cast: &BrokerCast, wire: &Wire, view: &CommandView<'_>) -> bool {
-        let Some((end, waiting)) = read(cast, view) else { return false };
+        let Some(end) = read(cast, view) else { return false };
         wire.calls.set(wire.calls.get() + 1);
         self.ends.push(end);
-        let (opaque, form, is_oneway) = (view.opaque, view.form, view.is_oneway());
-        self.asked.push(Asked { opaque, form, is_oneway, waiting });
+        self.asked.push(Asked { opaque: view.opaque, form: view.form, is_oneway: view.is_oneway() });
         true
     }
 
@@ -51,12 +52,13 @@ impl Gathered {
         if self.ends.is_empty() {
             return;
         }
-        hand_on(cast, std::mem::take(&mut self.ends));
-        actix::spawn(answer_all(wire.clone(), std::mem::take(&mut self.asked)));
+        let (reply, waiting) = hold();
+        hand_on(cast, std::mem::take(&mut self.ends), reply);
+        actix::spawn(answer_all(wire.clone(), std::mem::take(&mut self.asked), waiting));
     }
 }
 
-fn read(cast: &BrokerCast, view: &CommandView<'_>) -> Option<(End, Waiting<Result<(), Refusal>>)> {
+fn read(cast: &BrokerCast, view: &CommandView<'_>) -> Option<End> {
     let asked = EndView::read(view).ok()?;
     let at = u64::try_from(asked.log_offset).ok()?;
     match asked.outcome {
@@ -66,24 +68,22 @@ fn read(cast: &BrokerCast, view: &CommandView<'_>) -> Option<(End, Waiting<Resul
     }
 }
 
-async fn answer_all(wire: Rc<Wire>, asked: Vec<Asked>) {
-    let count = asked.len();
-    let mut answers = Vec::with_capacity(count);
-    for Asked { opaque, form, is_oneway, waiting } in asked {
-        let outcome = waiting.await.unwrap_or_else(|_lost| Err(Refusal::gone("TransactionChecker")));
-        if !is_oneway {
-            answers.push((opaque, form, outcome));
-        }
-    }
-    wire.calls.set(wire.calls.get().saturating_sub(count));
-    if answers.is_empty() {
+/// One write for all that want an answer, when the last of them is decided.
+async fn answer_all(wire: Rc<Wire>, asked: Vec<Asked>, waiting: Waiting<Refused>) {
+    let refused = waiting.await.unwrap_or_else(|_lost| {
+        (0..asked.len()).map(|place| (place, Refusal::gone("TransactionChecker"))).collect()
+    });
+    wire.calls.set(wire.calls.get().saturating_sub(asked.len()));
+    if asked.iter().all(|asked| asked.is_oneway) {
         return;
     }
+    let refused: HashMap<usize, Refusal> = refused.into_iter().collect();
     wire.write(|out| {
-        for (opaque, form, outcome) in &answers {
-            let head = match outcome {
-                Ok(()) => Head::answer(ResponseCode::SUCCESS, *opaque, *form),
-                Err(refusal) => Head::answer(refusal.code, *opaque, *form).with_remark(&refusal.remark),
+        for (place, Asked { opaque, form, .. }) in asked.iter().enumerate().filter(|(_, one)| !one.is_oneway)
+        {
+            let head = match refused.get(&place) {
+                None => Head::answer(ResponseCode::SUCCESS, *opaque, *form),
+                Some(refusal) => Head::answer(refusal.code, *opaque, *form).with_remark(&refusal.remark),
             };
             head.begin(out.tail()).finish(0);
         }

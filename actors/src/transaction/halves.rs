@@ -73,9 +73,23 @@ impl Halves {
         if let Some(from) = half.moved_from.filter(|_| self.moved.len() < COPIES_MAX) {
             self.moved.insert(from, queue_offset);
         }
-        if let Some(key) = half.copy_of.filter(|_| self.keys.len() < COPIES_MAX) {
-            self.copies.insert(key.clone(), queue_offset);
-            self.keys.insert(queue_offset, key);
+        if let Some(key) = half.copy_of {
+            self.is_copy(queue_offset, key);
+        }
+    }
+
+    /// All half messages below an offset are known to be there, without a look at them. They are no copies, as far as
+    /// nobody [says so](Halves::is_copy).
+    pub fn came(&mut self, to: i64) {
+        (self.read_to..to).for_each(|at| self.open.insert(at));
+        self.read_to = self.read_to.max(to);
+    }
+
+    /// An open half message is a copy of earlier ones of this unique id.
+    pub fn is_copy(&mut self, queue_offset: i64, uniq_key: Text) {
+        if self.open.contains(queue_offset) && self.keys.len() < COPIES_MAX {
+            self.copies.insert(uniq_key.clone(), queue_offset);
+            self.keys.insert(queue_offset, uniq_key);
         }
     }
 

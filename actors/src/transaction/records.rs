@@ -96,7 +96,7 @@ impl<'a> HalfView<'a> {
     }
 
     /// Where the message has to wait when it is committed.
-    pub fn detour(&self, cast: &BrokerCast) -> Result<Option<Detour>, Refusal> {
+    fn detour(&self, cast: &BrokerCast) -> Result<Option<Detour>, Refusal> {
         cast.detours.find(&self.wish(), self.topic, self.queue_id, cast.now_ms())
     }
 
@@ -104,19 +104,11 @@ impl<'a> HalfView<'a> {
         Wish { level: self.level, time: self.time, tags: self.tags, ..Wish::default() }
     }
 
-    /// The message as it is delivered; `pieces` are its properties and those of its detour.
-    pub fn committed<'p>(&self, detour: Option<&'p Detour>, pieces: &'p [&'p [u8]]) -> Own<'p>
-    where
-        'a: 'p,
-    {
-        let record = NewRecord {
-            topic: detour.map_or(self.topic, |detour| detour.topic),
-            queue_id: detour.map_or(self.queue_id, |detour| detour.queue.queue_id()),
-            sys_flag: sys_flag::with_transaction(self.record.sys_flag(), sys_flag::TRANSACTION_COMMIT),
-            prepared_log_offset: self.record.log_offset(),
-            ..self.again(pieces)
-        };
-        Own { record, tags_code: detour.map_or_else(|| tags_code_of(self.tags), |detour| detour.tags_code) }
+    /// Where its message goes when it is committed now.
+    pub fn goes(&self, cast: &BrokerCast) -> Result<Goes, Refusal> {
+        let detour = self.detour(cast)?;
+        let tags_code = detour.as_ref().map_or_else(|| tags_code_of(self.tags), |detour| detour.tags_code);
+        Ok(Goes { queue_id: self.queue_id, tags_code, detour })
     }
 
     /// The half message once more, behind the newest; `pieces` are its properties.
@@ -156,20 +148,83 @@ impl<'a> HalfView<'a> {
     where
         'a: 'p,
     {
-        let record = &self.record;
-        NewRecord {
-            topic: record.topic(),
-            queue_id: record.queue_id(),
-            flag: record.flag(),
-            sys_flag: record.sys_flag(),
-            born_timestamp_ms: record.born_timestamp_ms(),
-            born_host: record.born_host(),
-            store_host: record.store_host(),
-            reconsume_times: record.reconsume_times(),
-            prepared_log_offset: 0,
-            body: record.body(),
-            properties: pieces,
-        }
+        again(&self.record, pieces)
+    }
+}
+
+/// Where the message of a half message goes: found out once, by who reads its properties for the first time.
+#[derive(Debug)]
+pub struct Goes {
+    /// Its queue.
+    pub queue_id: i32,
+    /// What its unit carries.
+    pub tags_code: i64,
+    /// Where it waits before.
+    pub detour: Option<Detour>,
+}
+
+/// The message of a half message that is committed.
+#[derive(Debug)]
+pub struct Commit {
+    /// The record of the half message.
+    pub half: Bytes,
+    /// Where it goes.
+    pub goes: Goes,
+}
+
+/// The same, read.
+#[derive(Debug)]
+pub struct CommitView<'a> {
+    record: RecordView<'a>,
+    topic: &'a str,
+    goes: &'a Goes,
+}
+
+impl Commit {
+    /// Reads it; none if its record cannot be read.
+    pub fn view(&self) -> Option<CommitView<'_>> {
+        let record = RecordView::parse(&self.half).ok()?;
+        Some(CommitView { record, topic: record.properties().get(REAL_TOPIC)?, goes: &self.goes })
+    }
+}
+
+impl<'a> CommitView<'a> {
+    /// The properties of the message and those of its detour: the half message says already where it goes.
+    pub fn pieces(&self) -> [&'a [u8]; 2] {
+        [self.record.properties().as_bytes(), self.goes.detour.as_ref().map_or(&[], Detour::note)]
+    }
+
+    /// The message as it is delivered, with these properties.
+    pub fn message<'p>(&self, pieces: &'p [&'p [u8]]) -> Own<'p>
+    where
+        'a: 'p,
+    {
+        let detour = self.goes.detour.as_ref();
+        let record = NewRecord {
+            topic: detour.map_or(self.topic, |detour| detour.topic),
+            queue_id: detour.map_or(self.goes.queue_id, |detour| detour.queue.queue_id()),
+            sys_flag: sys_flag::with_transaction(self.record.sys_flag(), sys_flag::TRANSACTION_COMMIT),
+            prepared_log_offset: self.record.log_offset(),
+            ..again(&self.record, pieces)
+        };
+        Own { record, tags_code: self.goes.tags_code }
+    }
+}
+
+/// A record once more, with these properties.
+fn again<'p>(record: &RecordView<'p>, pieces: &'p [&'p [u8]]) -> NewRecord<'p> {
+    NewRecord {
+        topic: record.topic(),
+        queue_id: record.queue_id(),
+        flag: record.flag(),
+        sys_flag: record.sys_flag(),
+        born_timestamp_ms: record.born_timestamp_ms(),
+        born_host: record.born_host(),
+        store_host: record.store_host(),
+        reconsume_times: record.reconsume_times(),
+        prepared_log_offset: 0,
+        body: record.body(),
+        properties: pieces,
     }
 }
 

@@ -44,6 +44,21 @@ fn a_late_answer_to_the_first_half_decides_its_copy() {
     assert_eq!(halves.current(0, "a"), None);
 }
 
+#[test]
+fn halves_that_came_are_open_each_of_them_and_copies_if_somebody_says_so() {
+    let mut halves = Halves::from(5, 0);
+    halves.came(8);
+    halves.came(7);
+    assert_eq!((halves.open(), halves.read_to()), (3, 8));
+    assert_eq!(halves.idle_from(0).collect::<Vec<_>>(), [5, 6, 7]);
+    assert_eq!(halves.current(4, "a"), None);
+    halves.is_copy(7, Text::from("a"));
+    assert_eq!(halves.current(4, "a"), Some(7));
+    halves.done(0, &[7]);
+    halves.is_copy(7, Text::from("a"));
+    assert_eq!(halves.current(4, "a"), None, "one that is done is found by nobody");
+}
+
 /// 4.13: Java moves a half message that may not be asked about yet, and op messages name its first place.
 #[test]
 fn an_op_that_names_the_place_before_java_moved_a_half_closes_it() {
@@ -160,7 +175,7 @@ fn whatever_happens_each_transaction_is_decided_at_most_once() {
                     let key = format!("k{}", all.len());
                     let at = stored.halves.len();
                     stored.halves.push((key.clone(), false));
-                    halves.read(offset(at), half());
+                    halves.came(offset(at) + 1);
                     all.push(Transaction { key, places: vec![at], decided: 0 });
                 }
                 2 if !all.is_empty() => {
@@ -174,7 +189,8 @@ fn whatever_happens_each_transaction_is_decided_at_most_once() {
                     let at = stored.halves.len();
                     stored.halves.push((one.key.clone(), true));
                     one.places.push(at);
-                    halves.read(offset(at), copy(&one.key));
+                    halves.came(offset(at) + 1);
+                    halves.is_copy(offset(at), Text::from(&*one.key));
                     halves.done(offset(stored.ops.len()), &[current]);
                     stored.ops.push(usize_of(current));
                 }
