@@ -12,8 +12,8 @@
 //! - while entering or delivering is switched off, what waits for it stays where it is.
 //!
 //! Contents: `admit` who waits, `coming` what is not entered yet, `enqueue` what a message says, `enter` into the
-//! wheel, `dequeue` the open slots, `deliver` out of it, `recall`, `again` what the disk could not read, `given_up`
-//! what it never could, `metrics` the file that tells how many wait.
+//! wheel, `dequeue` the open slots, `near` what need not be read twice, `deliver` out of it, `recall`, `again` what the
+//! disk could not read, `given_up` what it never could, `metrics` the file that tells how many wait.
 
 pub mod admit;
 mod again;
@@ -25,6 +25,7 @@ pub mod enqueue;
 mod enter;
 mod given_up;
 mod metrics;
+mod near;
 pub mod recall;
 
 use std::hash::RandomState;
@@ -46,16 +47,19 @@ use crate::net::Refusal;
 use crate::saving::{Saving, in_background};
 use again::Again;
 use coming::TIMER_QUEUE;
-use deliver::{Loaded, Unread, Unsure, Wanted};
+use deliver::{Loaded, READ_MAX, Unread, Unsure, Wanted};
 use dequeue::{OpenSlots, Waiting};
 use enqueue::{Marker, Said};
 use given_up::Patience;
 use metrics::{Counting, Metrics};
+use near::Near;
 
 /// Longest time between two looks at what came and what is due.
 const LOOK_EVERY_MS: i64 = 50;
 /// Shortest such time.
 const LOOK_SOONEST_MS: i64 = 1;
+/// How long it waits for more to enter or to deliver, if all was taken: what comes together costs less.
+const TOGETHER_MS: i64 = 4;
 /// How long it waits after something could not be stored.
 const AGAIN_AFTER_MS: i64 = 100;
 /// Units and slots that the disk could not read above which no further slot is opened.
@@ -146,6 +150,8 @@ pub struct Timer {
     cast: Arc<BrokerCast>,
     store: TimerStore,
     open: OpenSlots,
+    /// What is known of those that were entered a moment ago.
+    near: Near,
     /// The messages of the timer topic.
     feed: Feed,
     /// The next look, if it is later.
@@ -161,6 +167,8 @@ pub struct Timer {
     busy: bool,
     /// Everything that was stored before this time is entered.
     entered_ms: i64,
+    /// What was due up to this time is taken, or was too much for one batch.
+    taken_to_ms: i64,
     /// What may have been delivered before the start without being noted; none until that is known.
     before: Option<Before>,
     delivered: u64,
@@ -179,6 +187,7 @@ impl Timer {
         let metrics = Metrics::open(&cast.store_dir, cast.now_ms());
         Timer {
             open: OpenSlots::new(store.read_to_ms()),
+            near: Near::default(),
             cast,
             store,
             feed: Feed::default(),
@@ -190,6 +199,7 @@ impl Timer {
             marker,
             busy: false,
             entered_ms: i64::MIN,
+            taken_to_ms: i64::MIN,
             before: None,
             delivered: 0,
             saving: Saving::default(),
@@ -246,7 +256,8 @@ impl Timer {
         }
         let mut bytes = 0;
         let mut leaving = Vec::new();
-        let taken = self.open.take(now_ms.min(self.entered_ms), |waiting| {
+        self.taken_to_ms = now_ms.min(self.entered_ms);
+        let taken = self.open.take(self.taken_to_ms, |waiting| {
             bytes += u64::from(waiting.size);
             bytes <= BATCH_BYTES || bytes == u64::from(waiting.size)
         });
@@ -311,13 +322,18 @@ impl Timer {
         let now_ms = self.cast.now_ms();
         let due = self.due(now_ms);
         if due.is_empty() {
-            if !self.unread.is_empty() || (self.has_new() && !self.feed.waits(now_ms)) {
+            let to_enter = if self.feed.waits(now_ms) { 0 } else { self.to_enter() };
+            if !self.unread.is_empty() || to_enter >= READ_MAX {
                 return context.notify(Look);
             }
-            if let Err(error) = self.finish(now_ms) {
+            // Nothing that is not entered yet is for a slot that was over when it was stored.
+            if let Err(error) = self.finish(now_ms.min(self.entered_ms).max(self.store.read_to_ms())) {
                 return self.wait_for_disk(&error, context);
             }
             self.failed = 0;
+            if to_enter > 0 {
+                return self.look_in(context, TOGETHER_MS);
+            }
             let is_off = self.cast.config.load().timer_stop_dequeue;
             let next_ms =
                 self.open.next_ms().filter(|_| !is_off).map_or(LOOK_EVERY_MS, |next_ms| next_ms - now_ms);
@@ -392,12 +408,10 @@ impl Timer {
     }
 
     fn report(&self) -> TimerReport {
-        let queue = self.cast.queues.get(TIMER_TOPIC, 0);
-        let end = queue.map_or(0, |queue| queue.max_offset());
         TimerReport {
             checkpoint: self.store.checkpoint(),
             pending: self.store.pending(),
-            behind: (end - self.store.next_queue_offset()).max(0),
+            behind: self.behind(),
             next_ms: self.open.next_ms(),
             delivered: self.delivered,
             recalled: self.open.cancelled(),
@@ -463,6 +477,8 @@ impl Handler<Look> for Timer {
             return self.go_on(context);
         }
         self.busy = true;
+        let known = wanted.slots.iter().map(|slot| self.near.take(slot.slot_ms)).collect();
+        let wanted = Wanted { known, ..wanted };
         let with = (now_ms, self.marker.clone());
         actix::spawn(deliver::read(self.cast.clone(), wanted, with, context.address()));
     }
@@ -511,6 +527,7 @@ impl Handler<Delivered> for Timer {
         let (outcome, now_ms) = (delivered.outcome, self.cast.now_ms());
         self.delivered += (outcome.passed - outcome.unreadable.len()) as u64;
         let is_stuck = outcome.passed < delivered.due.len();
+        let was_due = !delivered.due.is_empty();
         for (at, waiting) in delivered.due.into_iter().enumerate() {
             let log_offset = waiting.log_offset;
             match at < outcome.passed {
@@ -529,6 +546,8 @@ impl Handler<Delivered> for Timer {
             self.stopping.is_idle();
         } else if is_stuck {
             self.look_in(context, AGAIN_AFTER_MS);
+        } else if was_due && self.unread.is_empty() && self.open.next_ms() > Some(self.taken_to_ms) {
+            self.look_in(context, TOGETHER_MS);
         } else {
             context.notify(Look);
         }

@@ -28,6 +28,18 @@ impl Timer {
         (next < queue.max_offset()).then_some((queue, next))
     }
 
+    /// How many messages are to be entered now.
+    pub(super) fn to_enter(&self) -> usize {
+        let is_off = self.cast.config.load().timer_stop_enqueue;
+        if is_off { 0 } else { usize::try_from(self.behind()).unwrap_or(usize::MAX) }
+    }
+
+    /// How many messages are not entered.
+    pub(super) fn behind(&self) -> i64 {
+        let end = self.cast.queues.get(TIMER_TOPIC, TIMER_QUEUE).map_or(0, |queue| queue.max_offset());
+        (end - self.store.next_queue_offset()).max(0)
+    }
+
     /// Whether there are messages to be entered now.
     pub(super) fn has_new(&mut self) -> bool {
         !self.cast.config.load().timer_stop_enqueue && self.not_entered().is_some()

@@ -4,7 +4,6 @@
 //! - slots are read in their order, the cancellations of each in front: none comes behind the timer it cancels;
 //! - what is read at a time is bounded, however full a slot is.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -16,7 +15,8 @@ use troupemq_store::timer::{SlotUnits, TIMER_TOPIC};
 use troupemq_store::{ConsumeQueue, LogReader, Unit};
 
 use super::dequeue::Waiting;
-use super::enqueue::{Marker, Said};
+use super::enqueue::{Mark, Marker, Said};
+use super::near::Marks;
 use super::{Delivered, Read, Timer};
 use crate::cast::BrokerCast;
 use crate::delayed::{self, Before, Leaving, Outcome};
@@ -24,9 +24,10 @@ use crate::delayed::{self, Before, Leaving, Outcome};
 /// Records read at a time.
 pub const READ_MAX: usize = 1024;
 
-/// Units of opened slots that are not read yet, with the times of their slots.
+/// Units of opened slots that are not read yet, with the times of their slots, and with what their records say where
+/// that is known.
 #[derive(Debug, Default)]
-pub struct Unread(IntoIter<(i64, TimerUnit)>);
+pub struct Unread(IntoIter<(i64, TimerUnit, Option<Mark>)>);
 
 /// What an opened slot holds, and what its record says.
 pub type Loaded = (i64, TimerUnit, Said);
@@ -38,6 +39,8 @@ pub struct Wanted {
     pub new: Vec<Unit>,
     /// Slots that are opened.
     pub slots: Vec<SlotUnits>,
+    /// What is known of the timers of each of them.
+    pub(super) known: Vec<Marks>,
     /// What was not read of slots opened before.
     pub unread: Unread,
 }
@@ -45,7 +48,7 @@ pub struct Wanted {
 /// Slots as they were read.
 #[derive(Debug, Default)]
 struct Opened {
-    units: Vec<(i64, TimerUnit)>,
+    units: Vec<(i64, TimerUnit, Option<Mark>)>,
     /// Those that the disk cannot read now.
     unreadable: Vec<SlotUnits>,
 }
@@ -53,7 +56,8 @@ struct Opened {
 impl Unread {
     /// Units that were read before, but for their records.
     pub fn again(units: Vec<(i64, TimerUnit)>) -> Unread {
-        Unread(units.into_iter())
+        let unknown = units.into_iter().map(|(slot_ms, unit)| (slot_ms, unit, None));
+        Unread(unknown.collect::<Vec<_>>().into_iter())
     }
 
     /// Whether nothing is left.
@@ -63,11 +67,11 @@ impl Unread {
 }
 
 impl Opened {
-    fn of(slots: Vec<SlotUnits>) -> Opened {
+    fn of(slots: Vec<SlotUnits>, known: Vec<Marks>) -> Opened {
         let mut opened = Opened::default();
-        for slot in slots {
-            let mut seen = HashSet::new();
-            let mut own = match slot.read() {
+        let known = known.into_iter().chain(std::iter::repeat_with(Marks::default));
+        for (slot, mut known) in slots.into_iter().zip(known) {
+            let own = match slot.read() {
                 Ok(own) => own,
                 Err(error) => {
                     tracing::error!(%error, slot_ms = slot.slot_ms, "timers wait until the disk can read them");
@@ -75,12 +79,20 @@ impl Opened {
                     continue;
                 }
             };
-            own.retain(|unit| seen.insert(unit.log_offset));
-            own.sort_by_key(|unit| !unit.is_delete());
-            opened.units.extend(own.into_iter().map(|unit| (slot.slot_ms, unit)));
+            opened.units.extend(once_each(own).into_iter().map(|unit| {
+                let mark = known.find(unit.log_offset.cast_unsigned());
+                (slot.slot_ms, unit, mark)
+            }));
         }
         opened
     }
+}
+
+/// The units of a slot, each once, cancellations in front. Mostly they stand in the order of the log already.
+fn once_each(mut units: Vec<TimerUnit>) -> Vec<TimerUnit> {
+    units.sort_by_key(|unit| (!unit.is_delete(), unit.log_offset));
+    units.dedup_by_key(|unit| unit.log_offset);
+    units
 }
 
 impl Wanted {
@@ -97,7 +109,7 @@ pub(super) async fn read(
     (now_ms, marker): (i64, Marker),
     timer: Addr<Timer>,
 ) {
-    let Wanted { new, slots, mut unread } = wanted;
+    let Wanted { new, slots, known, mut unread } = wanted;
     let marks = match cast.queues.get(TIMER_TOPIC, 0) {
         Some(queue) => marker.read_queue(&cast, &queue, &new).await,
         None => Vec::new(),
@@ -105,17 +117,21 @@ pub(super) async fn read(
     let new = new.into_iter().zip(marks).collect();
     let (mut opened, mut shut) = (Vec::new(), Vec::new());
     if !slots.is_empty() {
-        let read = actix_rt::task::spawn_blocking(move || Opened::of(slots)).await.unwrap_or_else(|lost| {
-            cast.poison.trip(format!("slots of the timer wheel could not be read: {lost}"));
-            Opened::default()
-        });
-        opened.extend(read.units.iter().map(|(slot_ms, _)| *slot_ms));
+        let read =
+            actix_rt::task::spawn_blocking(move || Opened::of(slots, known)).await.unwrap_or_else(|lost| {
+                cast.poison.trip(format!("slots of the timer wheel could not be read: {lost}"));
+                Opened::default()
+            });
+        opened.extend(read.units.iter().map(|(slot_ms, ..)| *slot_ms));
         (unread, shut) = (Unread(read.units.into_iter()), read.unreadable);
     }
-    let units: Vec<(i64, TimerUnit)> = unread.0.by_ref().take(READ_MAX).collect();
-    let records: Vec<Unit> = units.iter().map(|(_, unit)| record_of(unit)).collect();
-    let marks = marker.read(&cast, &records).await;
-    let loaded = units.into_iter().zip(marks).map(|((slot_ms, unit), said)| (slot_ms, unit, said)).collect();
+    let units: Vec<(i64, TimerUnit, Option<Mark>)> = unread.0.by_ref().take(READ_MAX).collect();
+    let unknown = units.iter().filter(|(.., known)| known.is_none());
+    let records: Vec<Unit> = unknown.map(|(_, unit, _)| record_of(unit)).collect();
+    let mut marks = marker.read(&cast, &records).await.into_iter();
+    let said = |known: Option<Mark>| known.map(Said::Timer).or_else(|| marks.next());
+    let (units, mut said) = (units.into_iter(), said);
+    let loaded = units.filter_map(|(slot_ms, unit, known)| Some((slot_ms, unit, said(known)?))).collect();
     // An actor that is gone needs no news.
     let _ = timer.send(Read { now_ms, new, opened, shut, loaded, unread }).await;
 }
@@ -127,8 +143,7 @@ pub(super) async fn deliver(
     mut before: Before,
     timer: Addr<Timer>,
 ) {
-    let now_ms = cast.now_ms();
-    let leaving: Vec<Leaving> = due.iter().map(|waiting| leaving(waiting, now_ms)).collect();
+    let leaving = leaving(&due, cast.now_ms());
     // What cannot be read waits in its slot, of which so many may be open.
     let outcome = delayed::deliver(&cast, &leaving, &mut before, usize::MAX).await;
     let _ = timer.send(Delivered { due, outcome, before }).await;
@@ -178,16 +193,22 @@ pub(super) async fn look_back(cast: Arc<BrokerCast>, unsure: Unsure, timer: Addr
     let _ = timer.send(Delivered { due: Vec::new(), outcome: Outcome::default(), before }).await;
 }
 
-fn leaving(waiting: &Waiting, now_ms: i64) -> Leaving {
-    let unit =
-        Unit { queue_offset: 0, log_offset: waiting.log_offset, size: waiting.size, tags_code: 0, count: 1 };
-    if waiting.rolls.is_some() {
-        return Leaving { unit, more: Bytes::new(), rolls: true };
-    }
-    let mut more = BytesMut::with_capacity(64);
-    put_property(&mut more, TIMER_ENQUEUE_MS, &waiting.entered_ms.to_string());
-    put_property(&mut more, TIMER_DEQUEUE_MS, &now_ms.to_string());
-    Leaving { unit, more: more.freeze(), rolls: false }
+/// Timers as they leave at `now_ms`. Those that were entered together are told the same.
+fn leaving(due: &[Waiting], now_ms: i64) -> Vec<Leaving> {
+    let mut last = (i64::MIN, Bytes::new());
+    let leave = |waiting: &Waiting| {
+        let rolls = waiting.rolls.is_some();
+        if !rolls && last.0 != waiting.entered_ms {
+            let mut more = BytesMut::with_capacity(64);
+            put_property(&mut more, TIMER_ENQUEUE_MS, &waiting.entered_ms.to_string());
+            put_property(&mut more, TIMER_DEQUEUE_MS, &now_ms.to_string());
+            last = (waiting.entered_ms, more.freeze());
+        }
+        let (log_offset, size) = (waiting.log_offset, waiting.size);
+        let unit = Unit { queue_offset: 0, log_offset, size, tags_code: 0, count: 1 };
+        Leaving { unit, more: if rolls { Bytes::new() } else { last.1.clone() }, rolls }
+    };
+    due.iter().map(leave).collect()
 }
 
 fn record_of(unit: &TimerUnit) -> Unit {

@@ -6,7 +6,7 @@
 //! - a unit that stands twice in the files counts once;
 //! - a slot is done when all its units were read and each was delivered, cancelled or entered again.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::deliver::READ_MAX;
 use super::enqueue::Mark;
@@ -43,7 +43,9 @@ pub struct Waiting {
 /// The open slots.
 #[derive(Debug)]
 pub struct OpenSlots {
-    waiting: BTreeMap<(i64, u64), Waiting>,
+    /// By the time when they are due; those of one time in the order of the log.
+    waiting: BTreeMap<i64, VecDeque<Waiting>>,
+    count: usize,
     slots: BTreeMap<i64, Slot>,
     open_to_ms: i64,
     cancelled: u64,
@@ -61,7 +63,8 @@ struct Slot {
 impl OpenSlots {
     /// No open slot; those before `open_to_ms` are over.
     pub fn new(open_to_ms: i64) -> OpenSlots {
-        OpenSlots { waiting: BTreeMap::new(), slots: BTreeMap::new(), open_to_ms, cancelled: 0 }
+        let (waiting, slots) = (BTreeMap::new(), BTreeMap::new());
+        OpenSlots { waiting, count: 0, slots, open_to_ms, cancelled: 0 }
     }
 
     /// The first slot that is not open.
@@ -96,7 +99,7 @@ impl OpenSlots {
 
     /// Timers that wait in open slots.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.count
     }
 
     /// Timers that were cancelled so far.
@@ -118,9 +121,24 @@ impl OpenSlots {
     /// Takes in a timer that stands in an open slot.
     pub fn add(&mut self, waiting: Waiting) {
         let slot_ms = waiting.slot_ms;
-        if self.waiting.insert((waiting.due_ms, waiting.log_offset), waiting).is_none() {
+        if self.put(waiting) {
             self.slots.entry(slot_ms).or_default().left += 1;
         }
+    }
+
+    /// Puts a timer in its place; tells whether it was not there yet. Mostly it is the last of its time.
+    fn put(&mut self, waiting: Waiting) -> bool {
+        let due = self.waiting.entry(waiting.due_ms).or_default();
+        let at = match due.back() {
+            Some(last) if last.log_offset >= waiting.log_offset => {
+                due.binary_search_by_key(&waiting.log_offset, |one| one.log_offset)
+            }
+            _ => Err(due.len()),
+        };
+        let Err(at) = at else { return false };
+        due.insert(at, waiting);
+        self.count += 1;
+        true
     }
 
     /// Takes in a cancellation that stands in an open slot.
@@ -132,31 +150,34 @@ impl OpenSlots {
     /// [`TAKEN_MAX`], with `fits` telling whether the next one fits.
     pub fn take(&mut self, until_ms: i64, mut fits: impl FnMut(&Waiting) -> bool) -> Vec<Waiting> {
         let mut taken = Vec::new();
-        while let Some(first) = self.waiting.first_entry() {
-            let waiting = first.get();
-            if waiting.due_ms > until_ms || taken.len() >= TAKEN_MAX {
-                break;
+        while let Some(mut due) = self.waiting.first_entry().filter(|due| *due.key() <= until_ms) {
+            while let Some(waiting) = due.get_mut().pop_front() {
+                let slot = self.slots.get_mut(&waiting.slot_ms);
+                if taken.len() >= TAKEN_MAX {
+                    due.get_mut().push_front(waiting);
+                    return taken;
+                } else if let Some(slot) =
+                    slot.filter(|slot| waiting.rolls.is_none() && slot.cancels(&waiting))
+                {
+                    slot.left = slot.left.saturating_sub(1);
+                    self.cancelled += 1;
+                    self.count -= 1;
+                } else if fits(&waiting) {
+                    taken.push(waiting);
+                    self.count -= 1;
+                } else {
+                    due.get_mut().push_front(waiting);
+                    return taken;
+                }
             }
-            if self
-                .slots
-                .get(&waiting.slot_ms)
-                .is_some_and(|slot| waiting.rolls.is_none() && slot.cancels(waiting))
-            {
-                let slot_ms = first.remove().slot_ms;
-                self.cancelled += 1;
-                self.done(slot_ms);
-            } else if fits(waiting) {
-                taken.push(first.remove());
-            } else {
-                break;
-            }
+            due.remove();
         }
         taken
     }
 
     /// Puts a timer back that was taken and is not done.
     pub fn put_back(&mut self, waiting: Waiting) {
-        self.waiting.insert((waiting.due_ms, waiting.log_offset), waiting);
+        self.put(waiting);
     }
 
     /// Puts a timer back that was taken and cannot be read now: it is due again after a while. Answers in how many
@@ -189,7 +210,7 @@ impl OpenSlots {
 
     /// When something is to be done next, epoch ms.
     pub fn next_ms(&self) -> Option<i64> {
-        self.waiting.first_key_value().map(|((due_ms, _), _)| *due_ms)
+        self.waiting.first_key_value().map(|(due_ms, _)| *due_ms)
     }
 }
 

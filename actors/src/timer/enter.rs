@@ -20,12 +20,13 @@ impl Timer {
         Ok(())
     }
 
-    /// Takes in a message that was entered, if its slot is open.
+    /// Takes in a message that was entered, if its slot is open; if not, what it says is remembered for that.
     fn entered(&mut self, mark: &Mark, at: (u64, u32), (placed, now_ms): (Placed, i64)) {
-        if let Placed::Slot { slot_ms, .. } = placed
-            && slot_ms < self.open.open_to_ms()
-        {
+        let Placed::Slot { slot_ms, .. } = placed else { return };
+        if slot_ms < self.open.open_to_ms() {
             self.take_in(mark, at, (slot_ms, now_ms - now_ms.rem_euclid(self.store.precision_ms())));
+        } else {
+            self.near.note((slot_ms, at.0), mark, now_ms);
         }
     }
 
