@@ -4,7 +4,8 @@
 //! Invariants:
 //! - a group that is in the directory has a coordinator, and is in the directory before its maker is answered;
 //! - a change that administration asked for is on disk before it is answered;
-//! - who asks for leases of a group that is not there gets them, as in RocketMQ, and no group is made for it.
+//! - who asks for leases of a group that is not there gets them, as in RocketMQ, and no group is made for it; those of a
+//!   group that is deleted are held on until they expire.
 //!
 //! Contents: `table` what exists and what may change.
 
@@ -12,7 +13,8 @@ pub mod table;
 
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Context, Handler, Message, MessageResult};
+use actix::fut::WrapFuture;
+use actix::{Actor, ActorFutureExt, Addr, Context, ContextFutureSpawner, Handler, Message, MessageResult};
 use troupemq_codec::Text;
 use troupemq_codec::group::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use troupemq_codec::topic::MessageQueue;
@@ -26,7 +28,7 @@ use crate::filters::Filters;
 use crate::held::{Held, Waiting, hold};
 use crate::net::Refusal;
 use crate::rebalance::locks::ahead::AheadLocks;
-use crate::rebalance::{LockQueues, RebalanceCoordinator, UnlockQueues};
+use crate::rebalance::{GiveLeases, LockQueues, RebalanceCoordinator, UnlockQueues};
 use crate::saving::{Saved, Saves, Saving};
 use table::GroupTable;
 
@@ -129,6 +131,18 @@ impl Groups {
         view
     }
 
+    /// Keeps the leases of a group that was deleted. Who asks for one meanwhile waits.
+    fn keep_leases(&self, gone: &GroupView, context: &mut Context<Groups>) {
+        let name = gone.name().clone();
+        let given = gone.coordinator().send(GiveLeases).into_actor(self);
+        let keep = |locks, groups: &mut Groups, _: &mut Context<Groups>| {
+            if let Ok(locks) = locks {
+                groups.ahead.keep(name, locks, groups.clock.0.now_ms());
+            }
+        };
+        given.map(keep).wait(context);
+    }
+
     fn save_for(&mut self, context: &mut Context<Groups>) -> Waiting<Saved> {
         let (held, waiting) = hold();
         self.saving.changed_for(held);
@@ -192,8 +206,10 @@ impl Handler<RemoveGroup> for Groups {
     type Result = MessageResult<RemoveGroup>;
 
     fn handle(&mut self, RemoveGroup(group): RemoveGroup, context: &mut Self::Context) -> Self::Result {
-        if self.table.remove(&group, self.clock.0.now_ms()) {
-            self.directory.withdraw_group(&group);
+        if self.table.remove(&group, self.clock.0.now_ms())
+            && let Some(view) = self.directory.withdraw_group(&group)
+        {
+            self.keep_leases(&view, context);
         }
         MessageResult(self.save_for(context))
     }

@@ -71,6 +71,11 @@ pub struct UnlockQueues {
     pub queues: Vec<MessageQueue>,
 }
 
+/// Give all leases up: the group is deleted. Sent by the owner of the groups, which keeps them on.
+#[derive(Debug, Message)]
+#[rtype(result = "Locks")]
+pub struct GiveLeases;
+
 /// Whether any lease of the group is unexpired. Sent by sends to the retry topic of the group.
 #[derive(Debug, Message)]
 #[rtype(result = "bool")]
@@ -245,6 +250,14 @@ impl Handler<UnlockQueues> for RebalanceCoordinator {
 
     fn handle(&mut self, given: UnlockQueues, _: &mut Self::Context) {
         self.locks.unlock(&given.client_id, &given.queues);
+    }
+}
+
+impl Handler<GiveLeases> for RebalanceCoordinator {
+    type Result = MessageResult<GiveLeases>;
+
+    fn handle(&mut self, _: GiveLeases, _: &mut Self::Context) -> Self::Result {
+        MessageResult(std::mem::take(&mut self.locks))
     }
 }
 

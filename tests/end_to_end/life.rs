@@ -3,7 +3,7 @@
 //! Invariants:
 //! - what a producer was told is stored is there after any end of the process.
 
-use crate::daemon::{Daemon, run, store};
+use crate::daemon::{Daemon, run, store, until};
 
 fn sorted_lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<_> = text.lines().collect();
@@ -107,9 +107,77 @@ fn a_load_is_measured_and_told_as_json() {
     let flags =
         format!("{} --seconds 1 --warmup 0 --connections 2 --depth 4 --size 100 --json", daemon.flag());
     for (load, form) in [("send", "json"), ("send", "binary"), ("pull", "json")] {
-        let ended = run(&format!("bench {load} {flags} --rate 2000 --header {form}"), "");
-        let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("the report is JSON");
-        assert_eq!((&report["load"], &report["refused"]), (&load.into(), &0.into()), "{report}");
-        assert!(report["messages"].as_u64().is_some_and(|count| count > 100), "{report}");
+        let report = loaded(&format!("bench {load} {flags} --rate 2000 --header {form}"));
+        assert_eq!(report["load"], load, "{report}");
     }
+}
+
+/// What a load says that went well.
+fn loaded(command: &str) -> serde_json::Value {
+    let ended = run(command, "");
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("the report is JSON");
+    assert_eq!(report["refused"], 0, "{report}");
+    assert!(report["messages"].as_u64().is_some_and(|count| count > 100), "{report}");
+    report
+}
+
+/// How many messages stand in a topic.
+fn stored_in(daemon: &Daemon, topic: &str) -> u64 {
+    let shown = run(&format!("topic show {} {topic} --json", daemon.flag()), "");
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("it is JSON");
+    let queues = shown["queues"].as_array().expect("the topic has queues");
+    queues.iter().filter_map(|queue| queue["maxOffset"].as_u64()).sum()
+}
+
+/// Waits until something is so.
+fn await_that(what: &str, is_so: impl Fn() -> bool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(until(what, async || is_so()));
+}
+
+#[test]
+fn a_load_of_delays_timers_and_transactions_comes_to_its_topic() {
+    let (_folder, store) = store();
+    let daemon = Daemon::start(&store);
+    let flags =
+        format!("{} --seconds 1 --warmup 0 --connections 2 --depth 4 --size 100 --json", daemon.flag());
+    let ways = [
+        ("send by level", "--level 1"),
+        ("send of timers", "--after 100"),
+        ("transactions", "--transactions"),
+    ];
+    for ((name, way), form) in ways.into_iter().zip(["json", "binary", "json"]) {
+        let topic = name.replace(' ', "-");
+        let report =
+            loaded(&format!("bench send {way} {flags} --topic {topic} --rate 500 --header {form}"));
+        assert_eq!(report["load"], name, "{report}");
+        let sent = report["messages"].as_u64().expect("a number");
+        await_that(name, || stored_in(&daemon, &topic) >= sent);
+    }
+    let open = run(&format!("tx list {} --json", daemon.flag()), "");
+    assert_eq!((open.code, open.stdout.as_str()), (Some(0), ""), "each was committed");
+}
+
+/// How many timers wait, and how many are not on the wheel yet.
+fn timers(daemon: &Daemon) -> (i64, i64) {
+    let shown = run(&format!("timer {} --json", daemon.flag()), "");
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("it is JSON");
+    (shown["pending"].as_i64().expect("a number"), shown["behind"].as_i64().expect("a number"))
+}
+
+/// `benches/large` does it with a million.
+#[test]
+fn many_timers_survive_a_kill_each_of_them_and_take_little_memory() {
+    let (_folder, store) = store();
+    let mut daemon = Daemon::start(&store);
+    let flags = "--seconds 2 --warmup 0 --size 10 --json --after 86400000 --topic timed";
+    let sent = loaded(&format!("bench send {} {flags}", daemon.flag()))["messages"].as_i64();
+    await_that("all are on the wheel", || timers(&daemon).1 == 0);
+    let (pending, _) = timers(&daemon);
+    assert!(Some(pending) >= sent, "{pending} of {sent:?}");
+    daemon.kill();
+    let daemon = daemon.start_again(&store);
+    await_that("all are on the wheel again", || timers(&daemon) == (pending, 0));
+    let resident = daemon.resident_bytes();
+    assert!(resident < 200 << 20, "{resident} bytes for {pending} timers");
 }

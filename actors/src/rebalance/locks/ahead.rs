@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - who asks for a queue of such a group gets it as of any other, and the group is not made for it;
-//! - a group that is made takes its leases over as they are;
+//! - a group that is made takes its leases over as they are, and leaves them here when it is deleted: who holds a queue
+//!   does not hear of that;
 //! - all of them together are bounded: expired ones go first, then who asks for more gets nothing.
 
 use std::collections::HashMap;
@@ -57,6 +58,18 @@ impl AheadLocks {
         Some(locks)
     }
 
+    /// Keeps the leases of a group that is there no more, if there is room.
+    pub fn keep(&mut self, group: Text, mut locks: Locks, now_ms: i64) {
+        locks.drop_expired(now_ms);
+        if self.count + locks.len() > LEASES_MAX {
+            self.drop_expired(now_ms);
+        }
+        if locks.len() > 0 && self.count + locks.len() <= LEASES_MAX {
+            self.count += locks.len();
+            self.groups.insert(group, locks);
+        }
+    }
+
     fn drop_expired(&mut self, now_ms: i64) {
         self.groups.retain(|_, locks| {
             locks.drop_expired(now_ms);
@@ -91,6 +104,22 @@ mod tests {
         assert!(taken.lock(&other, queues(0..2), 2).is_empty(), "they are held on");
         assert!(ahead.take("g").is_none());
         assert_eq!(ahead.count, 1, "the other group keeps its own");
+    }
+
+    #[test]
+    fn the_leases_of_a_group_that_is_deleted_are_kept_until_they_expire() {
+        let (group, one, other) = (Text::from("g"), Text::from("one"), Text::from("other"));
+        let (mut ahead, mut locks) = (AheadLocks::default(), Locks::default());
+        locks.lock(&one, queues(0..1), 0);
+        locks.lock(&one, queues(1..2), 10);
+        ahead.keep(group.clone(), locks, LEASE_MS);
+        assert_eq!(ahead.count, 1, "one has expired");
+        assert_eq!(ahead.lock((&group, &other), queues(0..2), LEASE_MS), queues(0..1));
+        assert_eq!(ahead.lock((&group, &other), queues(0..2), LEASE_MS + 10), queues(0..2));
+        let (mut many, client) = (Locks::default(), Text::from("c"));
+        many.lock(&client, queues(0..i32::try_from(LEASES_MAX).expect("it is small")), LEASE_MS + 10);
+        ahead.keep(Text::from("h"), many, LEASE_MS + 10);
+        assert_eq!(ahead.count, 2, "there is no room for so many");
     }
 
     #[test]
