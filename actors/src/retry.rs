@@ -18,7 +18,9 @@ mod copies;
 mod in_order;
 pub mod next;
 
+use std::future::Future;
 use std::sync::Arc;
+use std::task::{self, Poll, Waker};
 
 use actix::{Actor, AsyncContext, Context, Handler, Message};
 use troupemq_codec::Text;
@@ -119,10 +121,17 @@ impl Handler<SendBack> for Retry {
         if !self.copies.reserve() {
             return reply.answer(Err(too_many()));
         }
-        let (cast, retry) = (self.cast.clone(), context.address());
-        let (group, turn) = (header.group.clone(), self.awaited.turn(&header.group));
+        let group = header.group.clone();
+        let mut copy = Box::pin(copies::prepare(self.cast.clone(), header, version));
+        // Mostly nothing has to be waited for, and then nobody has to wait for its turn.
+        if !self.awaited.has(&group)
+            && let Poll::Ready(copy) = copy.as_mut().poll(&mut task::Context::from_waker(Waker::noop()))
+        {
+            return self.go_on((copy, reply), context);
+        }
+        let (retry, turn) = (context.address(), self.awaited.turn(&group));
         actix::spawn(async move {
-            let copy = copies::prepare(&cast, &header, version).await;
+            let copy = copy.await;
             // An actor that is gone needs no news: whoever waits learns that it has gone.
             let _ = retry.send(Prepared { group, turn, piece: (copy, reply) }).await;
         });

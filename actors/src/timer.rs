@@ -344,6 +344,11 @@ impl Timer {
         actix::spawn(deliver::deliver(self.cast.clone(), due, before, context.address()));
     }
 
+    /// Whether the last batch was all that was due.
+    fn is_all_taken(&self) -> bool {
+        self.open.next_ms().is_none_or(|next_ms| next_ms > self.taken_to_ms)
+    }
+
     /// What may have been delivered without being noted; none if nothing may.
     fn unsure(&mut self) -> Result<Option<Unsure>, StoreError> {
         let (from_ms, now_ms) = (self.store.read_to_ms(), self.cast.now_ms());
@@ -546,7 +551,7 @@ impl Handler<Delivered> for Timer {
             self.stopping.is_idle();
         } else if is_stuck {
             self.look_in(context, AGAIN_AFTER_MS);
-        } else if was_due && self.unread.is_empty() && self.open.next_ms() > Some(self.taken_to_ms) {
+        } else if was_due && self.unread.is_empty() && self.is_all_taken() {
             self.look_in(context, TOGETHER_MS);
         } else {
             context.notify(Look);

@@ -240,6 +240,25 @@ fn who_locks_for_a_group_that_is_not_there_holds_its_queues_and_makes_no_group()
     }
 }
 
+/// 3.6 #49: the leases of a group that is deleted are held on, who holds a queue does not hear of it.
+#[test]
+fn who_holds_a_queue_holds_it_on_when_its_group_is_deleted_and_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let (mut first, mut second) = (Client::of(&node), Client::of(&node));
+    let queue = MessageQueue { topic: Text::from("T"), broker_name: Text::from("b"), queue_id: 0 };
+    let lock = |client_id: &str| lock(GROUP, client_id, &queue);
+    first.call_past_notices(beat("a", "T"));
+    assert_eq!(locked(first.call_past_notices(lock("a"))), std::slice::from_ref(&queue));
+    let header = DeleteSubscriptiongroupHeader { group: Text::from(GROUP), clean_offset: Some(true) };
+    assert_eq!(second.call(request::<DeleteSubscriptiongroup>(&header)).code, 0);
+    assert!(node.broker().unwrap().directory.group(GROUP).is_none());
+    assert!(locked(second.call(lock("b"))).is_empty(), "while it is gone");
+    second.call_past_notices(beat("b", "T"));
+    assert!(locked(second.call_past_notices(lock("b"))).is_empty(), "when it is there again");
+    assert_eq!(locked(first.call_past_notices(lock("a"))), [queue]);
+}
+
 #[test]
 fn committed_offsets_survive_a_restart_and_a_new_group_begins_at_zero_of_a_young_queue() {
     let dir = tempfile::tempdir().unwrap();

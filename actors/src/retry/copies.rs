@@ -43,12 +43,14 @@ pub(super) struct Copy {
     detour: Option<Detour>,
 }
 
-/// What a message that is sent back needs to be stored again; nothing if its group drops what fails.
+/// What a message that is sent back needs to be stored again; nothing if its group drops what fails. Waits for nothing
+/// if the record is new, and the group and its topic are there.
 pub(super) async fn prepare(
-    cast: &BrokerCast,
-    header: &ConsumerSendMsgBackHeader,
+    cast: Arc<BrokerCast>,
+    header: ConsumerSendMsgBackHeader,
     version: i32,
 ) -> Result<Option<Copy>, Refusal> {
+    let cast = &*cast;
     let group = group_view(cast, &header.group).await.map_err(|_| next::no_group(&header.group))?;
     if !cast.config.load().is_writable() {
         let remark = format!("the broker[{}] sending message is forbidden", cast.advertised.ip());

@@ -32,6 +32,11 @@ impl<T> Default for InOrder<T> {
 }
 
 impl<T> InOrder<T> {
+    /// Whether a piece of the group is awaited.
+    pub(super) fn has(&self, group: &Text) -> bool {
+        self.lines.contains_key(group)
+    }
+
     /// The turn of a piece that is awaited from now on.
     pub(super) fn turn(&mut self, group: &Text) -> Turn {
         let line = self.lines.entry(group.clone());
@@ -88,6 +93,7 @@ mod tests {
         let (slow, fast) = (Text::from("slow"), Text::from("fast"));
         let mut waiting = InOrder::default();
         let held = waiting.turn(&slow);
+        assert!(waiting.has(&slow) && !waiting.has(&fast));
         for piece in 0..3 {
             let turn = waiting.turn(&fast);
             assert_eq!(waiting.ready(&fast, turn, piece), [piece]);
