@@ -148,8 +148,7 @@ fn a_load_of_delays_timers_and_transactions_comes_to_its_topic() {
     ];
     for ((name, way), form) in ways.into_iter().zip(["json", "binary", "json"]) {
         let topic = name.replace(' ', "-");
-        let report =
-            loaded(&format!("bench send {way} {flags} --topic {topic} --rate 500 --header {form}"));
+        let report = loaded(&format!("bench send {way} {flags} --topic {topic} --rate 500 --header {form}"));
         assert_eq!(report["load"], name, "{report}");
         let sent = report["messages"].as_u64().expect("a number");
         await_that(name, || stored_in(&daemon, &topic) >= sent);

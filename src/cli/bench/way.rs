@@ -14,7 +14,7 @@ use troupemq_codec::{Command, CommandView, HeaderForm, Text};
 pub(super) const GROUP: &str = "troupemq-bench";
 
 /// What each message of the load goes through.
-#[derive(Debug, Default, Clone, Copy, Args)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Args)]
 #[group(multiple = false)]
 pub(super) struct Way {
     /// Send each message with this delay level
