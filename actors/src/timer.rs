@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::timer_record::TimerCheckpoint;
-use troupemq_store::timer::{SlotUnits, TIMER_TOPIC, TimerStore, TimerView};
+use troupemq_store::timer::{SlotUnits, TimerStore, TimerView};
 use troupemq_store::{StoreError, Unit};
 
 use crate::cast::BrokerCast;

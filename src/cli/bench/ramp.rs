@@ -163,8 +163,10 @@ impl Ramp {
             bar.set_message(format!("{rate} messages/s"));
             bar.tick();
             let (before, started) = (Reading::take(), Instant::now());
-            let measured =
-                self.load.measure(Shot::Send(Way::default()), (&client, &targets), rate, &ProgressBar::hidden()).await;
+            let measured = self
+                .load
+                .measure(Shot::Send(Way::default()), (&client, &targets), rate, &ProgressBar::hidden())
+                .await;
             let (plan, outcome) = match measured {
                 Ok(measured) => measured,
                 Err(error) if steps.is_empty() => return Err(error),
