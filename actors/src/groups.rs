@@ -4,8 +4,8 @@
 //! Invariants:
 //! - a group that is in the directory has a coordinator, and is in the directory before its maker is answered;
 //! - a change that administration asked for is on disk before it is answered;
-//! - who asks for leases of a group that is not there gets them, as in RocketMQ, and no group is made for it; those of a
-//!   group that is deleted are held on until they expire.
+//! - who asks for leases of a group that is not there gets them, as in RocketMQ, and no group is made for it;
+//! - the leases of a group that is deleted are held on until they expire.
 //!
 //! Contents: `table` what exists and what may change.
 
