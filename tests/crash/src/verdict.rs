@@ -113,11 +113,12 @@ impl Judge<'_> {
         if log_min > 0 || self.lost.is_some() {
             return same_units(recovered, rebuilt, log_min);
         }
-        same_files(recovered, rebuilt, &["batchconsumequeue", "index"])?;
-        // Where units stand in an extension depends on what was lost before.
+        same_files(recovered, rebuilt, &["index"])?;
+        // Where units stand in an extension depends on what was lost before, and so does the size of files: that of
+        // most is kept, though a loss made them so short.
         match self.extends {
             true => same_units(recovered, rebuilt, log_min),
-            false => same_files(recovered, rebuilt, &["consumequeue"]),
+            false => same_files(recovered, rebuilt, &["batchconsumequeue", "consumequeue"]),
         }
     }
 
