@@ -24,8 +24,8 @@ use crate::net::{Answer, Call, Refusal};
 const BODY_MAX_BYTES: usize = 8 << 20;
 /// Bytes a record begins with that tell its size.
 const SIZE_BYTES: usize = 4;
-/// Longest record that is copied on an arbiter.
-const NOW_MAX_BYTES: usize = 64 << 10;
+/// Longest record that is copied on an arbiter: what commits its message copies it once more.
+const NOW_MAX_BYTES: usize = 4 << 20;
 /// Longest record that is looked up: what says it is longer is none, and takes no memory.
 const RECORD_MAX_BYTES: usize = 64 << 20;
 
@@ -124,7 +124,7 @@ pub fn fetch_record(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, S
     record_by(log, log_offset, |len| log.read(log_offset, len))
 }
 
-/// The same if that waits for no disk. A long one is left to those who wait: to copy it takes a while too.
+/// The same if that waits for no disk. A very long one is left to those who wait: to copy it takes a while too.
 ///
 /// # Errors
 /// If it is not in memory.
