@@ -13,7 +13,8 @@
 //!
 //! Contents: `admit` who waits, `coming` what is not entered yet, `enqueue` what a message says, `enter` into the
 //! wheel, `dequeue` the open slots, `near` what need not be read twice, `deliver` out of it, `recall`, `again` what the
-//! disk could not read, `given_up` what it never could, `metrics` the file that tells how many wait.
+//! disk could not read, `given_up` what it never could, `pace` how many come and go, `report` what is told of them,
+//! `metrics` the file that tells how many wait.
 
 pub mod admit;
 mod again;
@@ -26,7 +27,9 @@ mod enter;
 mod given_up;
 mod metrics;
 mod near;
+mod pace;
 pub mod recall;
+mod report;
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -34,7 +37,7 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult};
 use troupemq_codec::timer_record::TimerCheckpoint;
-use troupemq_store::timer::{SlotUnits, TimerStore, TimerView};
+use troupemq_store::timer::{SlotUnits, TimerStore};
 use troupemq_store::{StoreError, Unit};
 
 use crate::cast::BrokerCast;
@@ -53,6 +56,8 @@ use enqueue::{Marker, Said};
 use given_up::Patience;
 use metrics::{Counting, Metrics};
 use near::Near;
+use pace::Pace;
+pub use report::{Report, TimerReport};
 
 /// Longest time between two looks at what came and what is due.
 const LOOK_EVERY_MS: i64 = 50;
@@ -116,32 +121,6 @@ pub struct StopTimer;
 #[rtype(result = "Awaiting<Saved>")]
 pub struct SaveTimer;
 
-/// How far the timers are. Sent by administration.
-#[derive(Debug, Message)]
-#[rtype(result = "TimerReport")]
-pub struct Report;
-
-/// How far the timers are.
-#[derive(Debug, Clone)]
-pub struct TimerReport {
-    /// The check point.
-    pub checkpoint: TimerCheckpoint,
-    /// Timers that wait.
-    pub pending: i64,
-    /// Messages of the timer topic that are not entered yet.
-    pub behind: i64,
-    /// When the next timer of the open slots is due, epoch ms.
-    pub next_ms: Option<i64>,
-    /// Timers that were delivered since the start.
-    pub delivered: u64,
-    /// Timers that were recalled since the start.
-    pub recalled: u64,
-    /// Timers that were given up since the start, as the disk never read them.
-    pub given_up: u64,
-    /// What waits, slot by slot.
-    pub view: TimerView,
-}
-
 // ---- actor
 
 /// Owner of the wheel.
@@ -171,7 +150,8 @@ pub struct Timer {
     taken_to_ms: i64,
     /// What may have been delivered before the start without being noted; none until that is known.
     before: Option<Before>,
-    delivered: u64,
+    entered: Pace,
+    delivered: Pace,
     saving: Saving<Held<Saved>>,
     saved: Option<TimerCheckpoint>,
     /// A check point, and how far the log must be on the disk before it may be noted.
@@ -201,7 +181,8 @@ impl Timer {
             entered_ms: i64::MIN,
             taken_to_ms: i64::MIN,
             before: None,
-            delivered: 0,
+            entered: Pace::default(),
+            delivered: Pace::default(),
             saving: Saving::default(),
             saved: None,
             noted: None,
@@ -412,19 +393,6 @@ impl Timer {
         }
     }
 
-    fn report(&self) -> TimerReport {
-        TimerReport {
-            checkpoint: self.store.checkpoint(),
-            pending: self.store.pending(),
-            behind: self.behind(),
-            next_ms: self.open.next_ms(),
-            delivered: self.delivered,
-            recalled: self.open.cancelled(),
-            given_up: self.patience.given_up(),
-            view: self.store.view(),
-        }
-    }
-
     fn expire(&mut self, _: &mut Context<Timer>) {
         let (flusher, saved) = (self.store.flusher().clone(), self.saved);
         let Some(checkpoint) = saved else { return };
@@ -530,7 +498,7 @@ impl Handler<Delivered> for Timer {
         self.busy = false;
         self.before = Some(delivered.before);
         let (outcome, now_ms) = (delivered.outcome, self.cast.now_ms());
-        self.delivered += (outcome.passed - outcome.unreadable.len()) as u64;
+        self.delivered.add((outcome.passed - outcome.unreadable.len()) as u64, now_ms);
         let is_stuck = outcome.passed < delivered.due.len();
         let was_due = !delivered.due.is_empty();
         for (at, waiting) in delivered.due.into_iter().enumerate() {

@@ -161,8 +161,8 @@ fn timers(table: &mut Table, report: &TimerReport, now_ms: i64) {
     table.put("timerReadBehind", (now_ms - report.checkpoint.last_read_ms).max(0) / 1000);
     table.put("timerOffsetBehind", report.behind);
     table.put("timerCongestNum", report.pending);
-    table.put("timerEnqueueTps", "0.0");
-    table.put("timerDequeueTps", "0.0");
+    table.put("timerEnqueueTps", format!("{:?}", report.enters_a_second));
+    table.put("timerDequeueTps", format!("{:?}", report.leaves_a_second));
 }
 
 /// How full the disk is.

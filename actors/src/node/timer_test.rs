@@ -11,8 +11,8 @@ use std::sync::Arc;
 use troupemq_codec::loose_json::from_loose;
 use troupemq_codec::message::{Message, RecallHandle};
 use troupemq_codec::request::{
-    DeleteExpiredCommitlog, GetTimerCheckPoint, GetTimerMetrics, RecallMessage, RecallMessageHeader,
-    RecallMessageReplyHeader, TimerMetrics, UpdateBrokerConfig,
+    DeleteExpiredCommitlog, GetBrokerRuntimeInfo, GetTimerCheckPoint, GetTimerMetrics, KvTable,
+    RecallMessage, RecallMessageHeader, RecallMessageReplyHeader, TimerMetrics, UpdateBrokerConfig,
 };
 use troupemq_codec::timer_record::{CHECKPOINT_BYTES, TimerCheckpoint};
 use troupemq_codec::{Command, ResponseCode, Text};
@@ -477,5 +477,30 @@ fn entering_and_delivering_timers_are_switched_off_and_on_while_the_broker_runs(
     assert_eq!(count(&mut client, "T", 0), 2);
     switch(&mut client, "timerStopEnqueue=false");
     assert_eq!(&wait_for(&mut client, "T", 0, 2).body[..], b"outside");
+    node.stop_and_wait().expect("a clean stop");
+}
+
+#[test]
+fn the_state_of_a_broker_tells_how_many_timers_are_entered_and_delivered_a_second() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    let wait_for_rates = |client: &mut Client, wanted: [&str; 2]| {
+        until("the rates are told", || {
+            // A second counts when it is over.
+            clock.advance_ms(1000);
+            let answer = client.call(request::<GetBrokerRuntimeInfo>(&Default::default()));
+            let state: KvTable = from_loose(&answer.body).unwrap();
+            ["timerEnqueueTps", "timerDequeueTps"].map(|key| state.table[key].as_str()) == wanted
+        });
+    };
+    for body in ["one", "two", "three"] {
+        send(&mut client, "T", ("TIMER_DELAY_SEC", 3600), body);
+    }
+    wait_for_rates(&mut client, ["0.3", "0.0"]);
+    clock.advance_ms(3_600_000);
+    wait_for_count(&mut client, "T", 3);
+    wait_for_rates(&mut client, ["0.0", "0.3"]);
     node.stop_and_wait().expect("a clean stop");
 }

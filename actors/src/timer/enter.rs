@@ -47,6 +47,7 @@ impl Timer {
             Said::Unreadable => Some(timer_unread(unit, now_ms)),
         });
         let (placed, outcome) = self.store.put_all(timers, now_ms);
+        self.entered.add(placed.len() as u64, now_ms);
         let mut placed = placed.into_iter();
         for (unit, said) in new {
             match said {
