@@ -344,6 +344,14 @@ mod tests {
     use crate::held::hold;
 
     #[test]
+    fn a_batch_that_was_stored_in_part_and_not_flushed_in_time_is_refused() {
+        let refusal = not_serving("there is no next segment");
+        assert_eq!(Outcome::Stored.not_in_time(), Outcome::NotFlushedInTime);
+        let in_part = Outcome::StoredInPart(3, refusal.clone());
+        assert_eq!(in_part.not_in_time(), Outcome::Refused(refusal));
+    }
+
+    #[test]
     fn a_batch_that_finds_no_room_at_the_dispatcher_is_refused_and_poisons_the_node() {
         let dir = tempfile::tempdir().unwrap();
         actix::System::new().block_on(async {

@@ -121,6 +121,30 @@ fn who_does_not_want_to_wait_is_answered_while_the_disk_takes_its_time_and_who_d
     assert!(log.flushed_to() >= wrote_to);
 }
 
+/// What the system refuses for another reason than a lack of room may be anything: nobody knows what is on the disk.
+#[test]
+fn a_write_that_fails_is_no_success_and_ends_the_node() {
+    let places = [
+        ("commitlog", Op::Write, "stopped: append failed: "),
+        ("consumequeue", Op::Create, "stopped: dispatch failed: "),
+    ];
+    for (place, op, cause) in places {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::start(small_broker(dir.path())).unwrap();
+        let mut client = Client::of(&node);
+        assert_eq!(client.produce("Broken", 0, b"kept", "").code, 0);
+        let broken = arm(&dir.path().join(place), op, 0, EIO);
+        client.send(send_request("Broken", 1, b"lost", ""));
+        // A node that ends may close the connection first.
+        let answer = client.receive();
+        assert!(answer.as_ref().is_none_or(|answer| answer.code != 0), "{answer:?}");
+        assert!(broken.has_struck());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let ended = runtime.block_on(node.ended()).expect_err("the node ends");
+        assert!(ended.to_string().starts_with(cause), "{ended}");
+    }
+}
+
 /// 3.1 #13.
 #[test]
 fn a_disk_that_is_late_is_a_success_with_a_code_and_its_message_is_there() {

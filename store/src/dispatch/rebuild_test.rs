@@ -61,17 +61,22 @@ fn a_topic_that_was_deleted_and_made_again_has_its_new_messages() {
 
 #[test]
 fn a_changed_unit_is_mended_from_the_log() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut store = open_dir(dir.path());
-    let wanted: Vec<_> = append(&mut store, "T", 150).into_iter().map(Some).collect();
-    dispatch_all(&mut store);
-    drop(store);
-    let path = dir.path().join("consumequeue/T/0/00000000000000001200");
-    let mut bytes = std::fs::read(&path).unwrap();
-    // Still a unit, still in order, but of no record.
-    bytes[20 * 7 + 7] += 1;
-    std::fs::write(&path, bytes).unwrap();
-    assert_eq!(log_offsets(&open_dir(dir.path()), "T"), wanted);
+    // Still a unit, still in order, but of no record, or of one with another tag.
+    for byte in [7, 19] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open_dir(dir.path());
+        let wanted: Vec<_> = append(&mut store, "T", 150).into_iter().map(Some).collect();
+        dispatch_all(&mut store);
+        drop(store);
+        let path = dir.path().join("consumequeue/T/0/00000000000000001200");
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[20 * 7 + byte] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let store = open_dir(dir.path());
+        assert_eq!(log_offsets(&store, "T"), wanted);
+        let queue = store.queues.get("T", 0).unwrap();
+        assert!(queue.units(0, 150).all(|unit| unit.tags_code == 2_598_919), "byte {byte}");
+    }
 }
 
 fn open_extended(dir: &Path, now_ms: i64) -> Opened {

@@ -48,8 +48,8 @@ fn save_tables(dir: &TempDir, commits: bool) {
     commit("gone", 0, 7);
     if commits {
         commit(Sample::TOPIC, 0, COMMITTED);
-        // Nobody has sent so much, and there is no such queue.
-        commit(Sample::TOPIC, 1, i64::MAX);
+        // A queue that has its units knows better, and there is no such queue.
+        commit(Sample::TOPIC, 1, 5_000);
         commit(Sample::TOPIC, 2, 5);
     }
     file.save(&offsets).unwrap();
@@ -115,6 +115,18 @@ fn a_queue_that_lost_everything_goes_on_behind_what_was_committed() {
             assert!(queue.unit(wanted).is_some_and(|unit| !unit.is_hole()), "{told}");
         }
     }
+}
+
+#[test]
+fn an_offset_that_nobody_can_have_sent_says_nothing_of_a_queue_that_lost_everything() {
+    let dir = expired(false);
+    let (file, mut offsets) = TableFile::<ConsumerOffsetTable>::open(dir.path()).unwrap();
+    let of_group = offsets.offset_table.entry(Text::from(format!("{}@g", Sample::TOPIC))).or_default();
+    of_group.insert(0, i64::MAX);
+    file.save(&offsets).unwrap();
+    std::fs::remove_dir_all(dir.path().join("consumequeue").join(Sample::TOPIC).join("0")).unwrap();
+    let mut opened = open_one(config(&dir));
+    assert_eq!(send(&mut opened, 0, 100).0, 0);
 }
 
 #[test]
