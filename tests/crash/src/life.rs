@@ -170,14 +170,15 @@ impl Life {
     /// What is done to the next broker. One start that dies is often followed by others.
     fn harm(&mut self, tally: &Tally) -> Harm {
         let chance = &mut self.chance;
+        let phase = if self.kind.loses_power { Phase::Mend } else { Phase::Start };
         if self.died_young && chance.once_in(2) {
-            return Harm::Dies(Moment::of(Phase::Start, chance));
+            return Harm::Dies(Moment::of(phase, chance));
         }
         match chance.below(24) {
             0..6 => Harm::None,
             6 => Harm::Refused(Refusal::by(chance)),
-            7..9 => Harm::Unread(Refusal::of_reading(chance), Moment::of(Phase::Start, chance)),
-            9..13 => Harm::Dies(Moment::of(Phase::Start, chance)),
+            7..9 => Harm::Unread(Refusal::of_reading(chance), Moment::of(Phase::Mend, chance)),
+            9..13 => Harm::Dies(Moment::of(phase, chance)),
             13 => Harm::Early(Duration::from_millis(20 + chance.below(400))),
             14 => Harm::Stops(Moment::of(Phase::Stop, chance)),
             15 => Harm::StopsAndKilled(Duration::from_millis(chance.below(60))),

@@ -85,8 +85,18 @@ const PLACES: &[Place] = &[
     place("flush", "", 30),
 ];
 
-/// The parts of the store that a start may change, and how often at most a moment passes there.
+/// The parts of the store that every start changes, and how often at most a moment passes there.
 const STARTING: &[(&str, u64)] = &[
+    ("", 120),
+    ("", 30),
+    ("/commitlog", 4),
+    ("/consumequeue", 60),
+    ("/index", 4),
+    ("/timer", 12),
+    ("/abort", 2),
+];
+/// The same of a start that finds damage.
+const MENDING: &[(&str, u64)] = &[
     ("", 400),
     ("/commitlog", 6),
     ("/consumequeue", 200),
@@ -95,7 +105,6 @@ const STARTING: &[(&str, u64)] = &[
     ("/index", 300),
     ("/timer", 30),
     ("/config/", 10),
-    ("/checkpoint", 3),
     ("/unreadable", 3),
 ];
 /// The same of an orderly stop.
@@ -126,6 +135,8 @@ const UNREAD: &[&str] = &[
 pub(crate) enum Phase {
     /// It recovers, and serves nobody yet.
     Start,
+    /// The same where it finds damage.
+    Mend,
     /// It stops in order.
     Stop,
 }
@@ -152,6 +163,7 @@ impl Moment {
     pub(crate) fn of(phase: Phase, chance: &mut Chance) -> Moment {
         let (path, often) = *chance.one_of(match phase {
             Phase::Start => STARTING,
+            Phase::Mend => MENDING,
             Phase::Stop => STOPPING,
         });
         let when = *chance.one_of(&["before", "after"]);
@@ -171,7 +183,7 @@ impl std::fmt::Display for Moment {
         write!(out, "{}:{}:{}:{}", self.when, self.place.op, self.place.path, self.nth)?;
         match self.phase {
             None => Ok(()),
-            Some(Phase::Start) => write!(out, ":start"),
+            Some(Phase::Start | Phase::Mend) => write!(out, ":start"),
             Some(Phase::Stop) => write!(out, ":stop"),
         }
     }
@@ -279,6 +291,7 @@ impl Places {
             let phase = match phase {
                 None => continue,
                 Some(Phase::Start) => "start",
+                Some(Phase::Mend) => "mend",
                 Some(Phase::Stop) => "stop",
             };
             println!("  {met:>3} of {armed:>3}  {phase:8} {}", place.path);
