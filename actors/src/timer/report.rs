@@ -1,4 +1,7 @@
 //! What the owner of the timers tells of them.
+//!
+//! Invariants:
+//! - all numbers are of one moment; what is counted is counted since the start of the broker.
 
 use actix::Message;
 use troupemq_codec::timer_record::TimerCheckpoint;
