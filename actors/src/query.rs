@@ -24,6 +24,8 @@ use crate::net::{Answer, Call, Refusal};
 const BODY_MAX_BYTES: usize = 8 << 20;
 /// Bytes a record begins with that tell its size.
 const SIZE_BYTES: usize = 4;
+/// Bytes that are read at first where nothing may be waited for.
+const FRONT_BYTES: usize = 2048;
 /// Longest record that is copied on an arbiter: what commits its message copies it once more.
 const NOW_MAX_BYTES: usize = 4 << 20;
 /// Longest record that is looked up: what says it is longer is none, and takes no memory.
@@ -129,11 +131,13 @@ pub fn fetch_record(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, S
 /// # Errors
 /// If it is not in memory.
 pub fn record_now(log: &LogReader, log_offset: u64) -> Result<Option<Bytes>, Cold> {
-    record_by(
-        log,
-        log_offset,
-        |len| if len > NOW_MAX_BYTES { Err(Cold) } else { log.read_now(log_offset, len) },
-    )
+    // Most records are no longer: then one question tells all.
+    let front = log.read_now(log_offset, FRONT_BYTES).ok().flatten();
+    record_by(log, log_offset, |len| match front.as_ref().and_then(|front| front.get(..len)) {
+        Some(bytes) => Ok(Some(bytes.to_vec())),
+        None if len > NOW_MAX_BYTES => Err(Cold),
+        None => log.read_now(log_offset, len),
+    })
 }
 
 /// The whole record that begins at `log_offset`, of which `read` gives the first bytes.
