@@ -20,7 +20,7 @@ use troupemq_codec::topic::{TopicConfig, TopicConfigTable};
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::tables::TableFile;
 use troupemq_store::timer::{TIMER_TOPIC, TimerStore};
-use troupemq_store::{ConsumeQueue, Opened, QueueKind, StoreError, light};
+use troupemq_store::{ConsumeQueue, Opened, QueueKind, StoreError, Unit, light};
 
 use crate::config::BrokerConfig;
 use crate::detour::HALF_TOPIC;
@@ -30,6 +30,9 @@ use crate::topic::state::QUEUES_MAX;
 use crate::topics::rules;
 use crate::topics::table::{TopicTable, plain};
 use crate::transaction::PROGRESS_GROUP;
+
+/// Units read at a time.
+const READ_MAX: usize = 4096;
 
 /// What the store shows of a topic.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -132,18 +135,34 @@ fn of_records(
     shown: &mut ShownTopics,
     waits: impl Fn(&RecordView<'_>) -> bool,
 ) {
-    let from = from.unwrap_or(0).max(queue.min_offset());
-    for unit in queue.units(from, usize::MAX).filter(|unit| !unit.is_hole()) {
-        let noted = opened.reader.fetch_record(unit.log_offset, |record| {
-            let [topic, queue_id] = record.properties().pick([REAL_TOPIC, REAL_QUEUE_ID]);
-            let queue_id = queue_id.and_then(|id| id.parse().ok());
-            if let (Some(topic), Some(queue_id), true) = (topic, queue_id, waits(record)) {
-                note(shown, topic, queue_id);
+    let mut next = from.unwrap_or(0).max(queue.min_offset());
+    loop {
+        let units = match queue.read(next, READ_MAX) {
+            Ok(units) => units,
+            Err(error) => {
+                tracing::warn!(%error, "messages that wait do not tell their topics");
+                return;
             }
-        });
-        if let Err(error) = noted {
-            tracing::warn!(%error, "a message that waits does not tell its topic");
+        };
+        let Some(last) = units.last() else { return };
+        next = last.next_offset();
+        for unit in units.iter().filter(|unit| !unit.is_hole()) {
+            of_record(opened, unit, shown, &waits);
         }
+    }
+}
+
+/// The topic that the record of a unit waits for.
+fn of_record(opened: &Opened, unit: &Unit, shown: &mut ShownTopics, waits: impl Fn(&RecordView<'_>) -> bool) {
+    let noted = opened.reader.fetch_record(unit.log_offset, |record| {
+        let [topic, queue_id] = record.properties().pick([REAL_TOPIC, REAL_QUEUE_ID]);
+        let queue_id = queue_id.and_then(|id| id.parse().ok());
+        if let (Some(topic), Some(queue_id), true) = (topic, queue_id, waits(record)) {
+            note(shown, topic, queue_id);
+        }
+    });
+    if let Err(error) = noted {
+        tracing::warn!(%error, "a message that waits does not tell its topic");
     }
 }
 
