@@ -12,7 +12,7 @@ use super::recover::Found;
 use super::{ConsumeQueue, QueueKind};
 use crate::error::StoreError;
 
-/// Units at the end that are in memory if this process has written them.
+/// Units at the end of a batch queue that are taken for being in memory if this process has written them.
 const NEAR_END: i64 = 4096;
 /// Bytes of units that are fetched at least: who reads on finds them in memory.
 const FETCH_MIN_BYTES: u64 = 64 << 10;
@@ -21,7 +21,7 @@ impl ConsumeQueue {
     /// Whether reading at most `count` units from the message `from` on waits for no disk, as far as was seen in the
     /// last seconds: `now_s` is the time of any clock.
     pub fn was_resident(&self, from: i64, count: usize, now_s: u32) -> bool {
-        if from >= self.own_from.load(Ordering::Acquire) && from >= self.max_offset() - NEAR_END {
+        if self.is_fresh(from) {
             return true;
         }
         let end = self.end.load(Ordering::Acquire);
@@ -34,6 +34,18 @@ impl ConsumeQueue {
         let mut touched = list.iter().filter(|file| file.start() < to && first < file.end());
         let are_there = touched.all(|file| file.was_resident((first, to), end, now_s));
         are_there && self.extension.get().is_none_or(|extension| extension.was_resident(now_s))
+    }
+
+    /// Whether this process has written the units from the message `from` on, and the disk may not have them yet: the
+    /// system gives up no such page.
+    fn is_fresh(&self, from: i64) -> bool {
+        match self.kind() {
+            QueueKind::Plain => self.range(from, 0).0 >= self.flushed.load(Ordering::Relaxed),
+            // Where it stands is searched; what was written last is most likely there.
+            QueueKind::Batch => {
+                from >= self.own_from.load(Ordering::Acquire) && from >= self.max_offset() - NEAR_END
+            }
+        }
     }
 
     /// Brings at most `count` units from the message `from` on into memory, and some more, on a thread that may wait.
@@ -113,6 +125,14 @@ pub(super) mod tests {
         QueueTable::load(&config).unwrap()
     }
 
+    fn fill(queue: &ConsumeQueue) {
+        for queue_offset in 0..12_000_i64 {
+            let log_offset = queue_offset.cast_unsigned() * 100;
+            let unit = Unit { queue_offset, log_offset, size: 100, tags_code: 0, count: 1 };
+            queue.put(&unit, 0).unwrap();
+        }
+    }
+
     /// A queue of three files that a start has found and the system has forgotten.
     pub(crate) fn forgotten(dir: &Path, kind: QueueKind) -> Arc<ConsumeQueue> {
         let new = table(dir);
@@ -120,11 +140,7 @@ pub(super) mod tests {
             new.declare_batch("T");
         }
         let queue = new.open_or_create("T", 1).unwrap();
-        for queue_offset in 0..12_000_i64 {
-            let log_offset = queue_offset.cast_unsigned() * 100;
-            let unit = Unit { queue_offset, log_offset, size: 100, tags_code: 0, count: 1 };
-            queue.put(&unit, 0).unwrap();
-        }
+        fill(&queue);
         drop((new, queue));
         evicted(dir, kind);
         let table = table(dir);
@@ -155,6 +171,24 @@ pub(super) mod tests {
             // A batch queue is all in memory, or a reader that may wait searches.
             assert!(kind == QueueKind::Batch || queue.was_resident(4990, 20, 0));
         }
+    }
+
+    #[test]
+    fn units_that_this_process_has_written_are_asked_about_once_the_disk_has_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = table(dir.path()).open_or_create("T", 1).unwrap();
+        fill(&queue);
+        assert!(queue.was_resident(11_000, 20, 0));
+        let end = queue.unflushed().expect("nothing was flushed");
+        queue.flush(end).unwrap();
+        queue.flushed(end);
+        evicted(dir.path(), QueueKind::Plain);
+        // Some file systems keep everything in memory.
+        if queue.read_now(11_000, 20).is_err() {
+            assert!(!queue.was_resident(11_000, 20, 0));
+            queue.fetch(11_000, 20).unwrap();
+        }
+        assert!(queue.was_resident(11_000, 20, 0));
     }
 
     #[test]
