@@ -258,10 +258,8 @@ fn a_half_message_whose_unit_the_disk_cannot_read_is_asked_about_when_it_can_and
     assert_eq!(end(&mut client, decided, TRANSACTION_COMMIT).code, 0);
     assert_eq!(&wait_for(&mut client, "Paid", 1, 0).body[..], b"Decided");
     drop(broken);
-    until("it is asked about", || {
-        clock.advance_ms(30_000);
-        producer.has_answer()
-    });
+    // The next round. A producer that is silent for two minutes would be taken for gone.
+    clock.advance_ms(30_000);
     let question = Question::wait(&mut producer);
     assert_eq!((question.header.message_id.as_deref(), question.times()), (Some("Asked"), Some("1")));
     assert_eq!(end(&mut client, asked, TRANSACTION_COMMIT).code, 0, "by its old place too");
