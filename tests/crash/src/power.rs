@@ -16,7 +16,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use troupemq_codec::loose_json::from_loose_trusted;
+use troupemq_codec::topic::TopicConfigTable;
 use troupemq_store::inspect::StoreView;
+use troupemq_store::tables::{Table, to_pretty};
 
 use crate::Fault;
 use crate::chance::Chance;
@@ -100,9 +102,20 @@ fn tear_tables(config: &Path, chance: &mut Chance) -> std::io::Result<BTreeSet<S
             continue;
         }
         std::fs::write(&file, torn_bytes(bytes, chance))?;
+        if name == TopicConfigTable::FILE {
+            std::fs::write(config.join(format!("{name}.bak")), without_some(&before, chance))?;
+        }
         torn.insert(name);
     }
     Ok(torn)
+}
+
+/// A table of topics as it was before some topics of the load were made: any of them may have been the last.
+fn without_some(table: &[u8], chance: &mut Chance) -> Vec<u8> {
+    let Ok(mut table) = from_loose_trusted::<TopicConfigTable>(table) else { return table.to_vec() };
+    let is_of_load = |topic: &str| topic.starts_with("Crash") || topic.contains("%crash");
+    table.topic_config_table.retain(|topic, _| !is_of_load(topic) || !chance.once_in(4));
+    to_pretty(&table)
 }
 
 /// Whether a table can be read.
