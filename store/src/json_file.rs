@@ -3,7 +3,8 @@
 //! Invariants:
 //! - at any moment one whole generation is on the disk: the new one is written beside the old one, forced, and
 //!   renamed; the old one becomes `<file>.bak`;
-//! - a damaged file is never made the old generation: it is put aside as `<file>.damaged`;
+//! - a damaged file is never made the old generation: it is put aside as `<file>.damaged`, and counts as the newest
+//!   generation, which is lost, until another one is saved; then it is `<file>.old.damaged`;
 //! - without a generation that can be read nobody goes on: the table would be lost with the next save;
 //! - that neither file exists is no failure: there is nothing yet.
 
@@ -23,6 +24,8 @@ use crate::paths::{create_dir, sync_dir};
 pub(crate) const OLDER: &str = "bak";
 /// Ending of one that was put aside.
 pub(crate) const DAMAGED: &str = "damaged";
+/// Ending of one that was put aside before a younger one was saved.
+const LONG_DAMAGED: &str = "old.damaged";
 
 /// A file of a table.
 #[derive(Debug, Clone)]
@@ -94,6 +97,7 @@ impl JsonFile {
         create_dir(dir)?;
         let fresh = self.beside("tmp");
         write_forced(&fresh, bytes).map_err(StoreError::io("write", &fresh))?;
+        self.forget_damaged()?;
         match faults::pass(Op::Rename, &self.path, || fs::rename(&self.path, self.beside(OLDER))) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 return Err(StoreError::io("rename", &self.path)(cause));
@@ -103,6 +107,16 @@ impl JsonFile {
         let rename = || fs::rename(&fresh, &self.path);
         faults::pass(Op::Rename, &fresh, rename).map_err(StoreError::io("rename", &fresh))?;
         sync_dir(dir)
+    }
+
+    /// If there is a newest generation, one that was put aside is none: should this save be cut off, nothing is lost.
+    fn forget_damaged(&self) -> Result<(), StoreError> {
+        let aside = self.beside(DAMAGED);
+        if !self.path.exists() || !aside.exists() {
+            return Ok(());
+        }
+        let rename = || fs::rename(&aside, self.beside(LONG_DAMAGED));
+        faults::pass(Op::Rename, &aside, rename).map_err(StoreError::io("rename", &aside))
     }
 
     fn load_old<T>(&self, parse: impl Fn(&[u8]) -> Result<T, CodecError>) -> Result<Option<T>, StoreError> {
@@ -235,6 +249,9 @@ mod tests {
             assert_eq!((numbers(&file), file.has_lost().unwrap()), (Some(2), true), "of the next start too");
             file.save(b"{\"n\":3}").unwrap();
             assert!(!file.has_lost().unwrap());
+            let cut_off = faults::arm(&file.beside("tmp"), Op::Rename, 0, 5);
+            assert!(file.save(b"{\"n\":4}").is_err() && cut_off.has_struck());
+            assert_eq!((numbers(&file), file.has_lost().unwrap()), (Some(3), false), "long after the damage");
         }
     }
 
