@@ -73,7 +73,7 @@ const AGAIN_MAX: usize = 65_536;
 const OPEN_AHEAD_MS: i64 = 250;
 /// How often the check point is noted.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// How often files that are no longer needed are looked for.
+/// How often files that are no longer needed are looked for, and the wheel is looked through.
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 
 /// What whoever waits for a save is told.
@@ -399,6 +399,9 @@ impl Timer {
         actix_rt::task::spawn_blocking(move || {
             if let Err(error) = flusher.expire(&checkpoint) {
                 tracing::warn!(%error, "old files of the timer log could not be deleted");
+            }
+            if let Err(error) = flusher.keep_in_memory() {
+                tracing::warn!(%error, "slots of the timer wheel may have to be waited for");
             }
         });
     }

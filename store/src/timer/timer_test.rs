@@ -451,6 +451,18 @@ fn files_of_the_timer_log_go_when_all_their_timers_are_delivered() {
 }
 
 #[test]
+fn a_wheel_that_is_kept_in_memory_is_read_and_where_it_cannot_be_that_is_an_error() {
+    let mut bench = Bench::new();
+    bench.put(NOW_MS + 1_000, NOW_MS);
+    let wheel = bench.dir.path().join("timerwheel");
+    for (fails_from, is_kept) in [(u64::MAX, true), (0, false)] {
+        let fault = arm(&wheel, Op::Read, fails_from, 5);
+        assert_eq!(bench.timers.flusher().keep_in_memory().is_ok(), is_kept);
+        assert!(fault.seen() > 0);
+    }
+}
+
+#[test]
 fn a_timer_that_was_due_while_no_check_point_was_written_is_not_lost() {
     let mut bench = Bench::new();
     let due = bench.put(NOW_MS + 1_000, NOW_MS).0;
