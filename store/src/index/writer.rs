@@ -196,7 +196,9 @@ impl IndexWriter {
             known_to,
             gathered,
         };
-        if has_removed && !last_is_sure && is_behind {
+        // A start that was cut off may have removed what followed a full file, and not have come to this.
+        let may_have_been_more = has_removed || index.current.as_ref().is_some_and(|last| last.is_full());
+        if may_have_been_more && !last_is_sure && is_behind {
             index.doubt_last()?;
         }
         Ok(index)

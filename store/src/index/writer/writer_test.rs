@@ -191,6 +191,26 @@ fn a_record_whose_keys_two_files_share_has_all_of_them_whatever_was_dropped() {
     }
 }
 
+/// A start removed what was no file of the index, and was cut off before it looked at the one in front.
+#[test]
+fn a_record_whose_keys_two_files_share_has_all_of_them_when_the_second_is_gone_since_an_earlier_start() {
+    for kept in 1..3 {
+        let dir = tempfile::tempdir().unwrap();
+        let config = StoreConfig { index_entries_max: 102, ..config(dir.path()) };
+        let open = |durable| IndexWriter::open(&config, durable).unwrap();
+        put(&mut open(Durable::Everything), 0..80);
+        for gone in list(&dir.path().join(FOLDER)).unwrap().split_off(kept) {
+            fs::remove_file(gone).unwrap();
+        }
+        let mut index = open(Durable::Before(8_000));
+        put(&mut index, 0..80);
+        assert_eq!(ask(&index, "a", 1000), (0..80).collect::<Vec<_>>(), "{kept}");
+        for number in 0..80 {
+            assert!(ask(&index, &format!("b{}", number % 7), 1000).contains(&number), "{kept}: {number}");
+        }
+    }
+}
+
 #[test]
 fn entries_beyond_the_end_of_the_log_are_dropped() {
     let dir = tempfile::tempdir().unwrap();
