@@ -80,7 +80,6 @@ impl JsonFile {
     /// Whether the newest generation is gone, as far as is known: it was put aside and none was saved since, or there
     /// is none at all. One that is only missing was not saved to its end.
     pub fn has_lost(&self) -> Result<bool, StoreError> {
-        let is_there = |path: &Path| path.try_exists().map_err(StoreError::io("look at", path));
         let is_gone = is_there(&self.beside(DAMAGED))? || !is_there(&self.beside(OLDER))?;
         Ok(is_gone && !is_there(&self.path)?)
     }
@@ -112,7 +111,7 @@ impl JsonFile {
     /// If there is a newest generation, one that was put aside is none: should this save be cut off, nothing is lost.
     fn forget_damaged(&self) -> Result<(), StoreError> {
         let aside = self.beside(DAMAGED);
-        if !self.path.exists() || !aside.exists() {
+        if !is_there(&self.path)? || !is_there(&aside)? {
             return Ok(());
         }
         let rename = || fs::rename(&aside, self.beside(LONG_DAMAGED));
@@ -137,6 +136,10 @@ impl JsonFile {
         path.push(ending);
         path.into()
     }
+}
+
+fn is_there(path: &Path) -> Result<bool, StoreError> {
+    path.try_exists().map_err(StoreError::io("look at", path))
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
