@@ -275,8 +275,12 @@ impl Timer {
         self.open.opened_to(self.store.read_to_ms());
         self.open.close_before(self.store.read_to_ms());
         self.patience.close_before(self.store.read_to_ms());
+        Ok(())
+    }
+
+    /// Forgets what may have been delivered before the start, if whatever was due then is passed.
+    fn forget_before(&mut self, now_ms: i64) -> Result<(), StoreError> {
         if self.store.next_slot(self.store.read_to_ms(), now_ms)?.is_none() && self.not_entered().is_none() {
-            // Whatever was due before the start is passed.
             self.before.get_or_insert_default().forget();
             self.store.forget_rounds();
         }
@@ -302,13 +306,16 @@ impl Timer {
         }
         let now_ms = self.cast.now_ms();
         let due = self.due(now_ms);
+        // Also while something is always due: the check point goes on, and so does the wheel, which goes round.
+        // Nothing that is not entered yet is for a slot that was over when it was stored.
+        let over_ms = now_ms.min(self.entered_ms).max(self.store.read_to_ms());
+        let finished = self.finish(over_ms);
         if due.is_empty() {
             let to_enter = if self.feed.waits(now_ms) { 0 } else { self.to_enter() };
             if !self.unread.is_empty() || to_enter >= READ_MAX {
                 return context.notify(Look);
             }
-            // Nothing that is not entered yet is for a slot that was over when it was stored.
-            if let Err(error) = self.finish(now_ms.min(self.entered_ms).max(self.store.read_to_ms())) {
+            if let Err(error) = finished.and_then(|()| self.forget_before(over_ms)) {
                 return self.wait_for_disk(&error, context);
             }
             self.failed = 0;
@@ -320,6 +327,7 @@ impl Timer {
                 self.open.next_ms().filter(|_| !is_off).map_or(LOOK_EVERY_MS, |next_ms| next_ms - now_ms);
             return self.look_in(context, next_ms.clamp(LOOK_SOONEST_MS, LOOK_EVERY_MS));
         }
+        // A wheel that could not be read shows it again when nothing is due.
         self.busy = true;
         let before = self.before.take().unwrap_or_default();
         actix::spawn(deliver::deliver(self.cast.clone(), due, before, context.address()));
