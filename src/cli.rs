@@ -321,6 +321,38 @@ mod tests {
     }
 
     #[test]
+    fn each_class_of_failure_has_its_code_and_the_help_names_it() {
+        let refused = |errno| std::io::Error::from_raw_os_error(errno);
+        let store = |errno| StoreError::Io { op: "write", file: "log".into(), cause: refused(errno) };
+        let node = |error| Failure::Node(Arc::new(error));
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        let (no_space, no_device) = (28, 5);
+        let (address_of, after) = (address.to_string(), std::time::Duration::ZERO);
+        let late = ClientError::TimedOut { address: address_of, request: "PULL_MESSAGE", after };
+        let classes = [
+            (Failure::Other(String::new()), 1),
+            (Failure::Usage(String::new()), 2),
+            (Failure::Client(late), 3),
+            (Failure::NotFound(String::new()), 5),
+            (node(NodeError::Port { address, cause: refused(98) }), 6),
+            (node(NodeError::Store(StoreError::Locked { dir: "s".into(), holder: None })), 7),
+            (node(NodeError::Store(StoreError::Corrupt { file: "f".into(), at: 0, why: "" })), 8),
+            (Failure::Store(store(no_device)), 9),
+            (node(NodeError::Store(store(no_space))), 10),
+            (Failure::Store(StoreError::NoRoom { cause: "no space".into() }), 10),
+            (node(NodeError::Poisoned { cause: "a flush failed".to_owned() }), 11),
+        ];
+        for (failure, code) in classes {
+            assert_eq!(failure.exit_code(), code, "{failure}");
+        }
+        for code in 0..=11 {
+            let mut told = EXIT_CODES.split([',', ':', '\n']).map(str::trim_start);
+            assert!(told.any(|one| one.starts_with(&format!("{code} "))), "{code} is not in the help");
+        }
+        assert!(README.contains("`troupemq --help` the exit codes"));
+    }
+
+    #[test]
     fn every_command_of_a_block_of_a_page_is_one_of_this_program() {
         let mut seen = 0;
         for (page, text) in PAGES {

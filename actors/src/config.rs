@@ -400,6 +400,7 @@ impl Behaviour for StoreConfig {
 impl BrokerConfig {
     /// Refuses what is out of bounds.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_name()?;
         within("brokerId", self.broker_id, 0, i64::MAX, "0..")?;
         within("brokerPermission", self.broker_permission, 0, 7, "0..=7")?;
         within("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024, "1..=1024")?;
@@ -461,6 +462,16 @@ impl BrokerConfig {
         within("heldPullsConnectionMax", of_connection, 1, 1_000_000, "1..=1000000")?;
         within("heldPullsNodeMax", self.held_pulls_node_max, 1, 1 << 24, "1..=16777216")?;
         self.check_filters()
+    }
+
+    fn check_name(&self) -> Result<(), ConfigError> {
+        match self.broker_name.trim() {
+            "" => {
+                let value = format!("{:?}", self.broker_name);
+                Err(ConfigError { key: "brokerName", value, bounds: "at least one letter" })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_filters(&self) -> Result<(), ConfigError> {

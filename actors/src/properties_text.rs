@@ -24,9 +24,13 @@ pub enum PropertiesError {
         /// What the field is.
         kind: &'static str,
     },
-    /// All fields together are refused.
-    #[error("the configuration does not fit: {why}")]
+    /// The value is beyond what the field holds, or none of the words that it may be.
+    #[error("{key} = {value} cannot be: {why}")]
     Misfit {
+        /// The key.
+        key: String,
+        /// What was given.
+        value: String,
         /// What the type says.
         why: String,
     },
@@ -77,22 +81,27 @@ pub fn write<T: Serialize>(config: &T) -> String {
 }
 
 /// A configuration with the values of a text.
-pub fn merge<T: Serialize + DeserializeOwned>(
+pub fn merge<T: Serialize + DeserializeOwned + Clone>(
     config: &T,
     pairs: &BTreeMap<String, String>,
 ) -> Result<Merged<T>, PropertiesError> {
-    let mut fields = fields(config);
+    let mut config = config.clone();
+    let mut fields = fields(&config);
     let mut unknown = Vec::new();
     for (key, text) in pairs {
-        match fields.get_mut(key) {
-            Some(value) => *value = typed(key, text, value)?,
-            None => unknown.push(key.clone()),
-        }
+        let Some(value) = fields.get_mut(key) else {
+            unknown.push(key.clone());
+            continue;
+        };
+        *value = typed(key, text, value)?;
+        // After each, so that it is known which one does not fit.
+        config = T::deserialize(&fields).map_err(|error| PropertiesError::Misfit {
+            key: key.clone(),
+            value: text.clone(),
+            why: error.to_string(),
+        })?;
     }
-    match serde_json::from_value(Value::Object(fields)) {
-        Ok(config) => Ok(Merged { config, unknown }),
-        Err(error) => Err(PropertiesError::Misfit { why: error.to_string() }),
-    }
+    Ok(Merged { config, unknown })
 }
 
 fn fields<T: Serialize>(config: &T) -> serde_json::Map<String, Value> {
@@ -242,6 +251,7 @@ mod tests {
         let refused = |text: &str| merge(&config(), &parse(text)).unwrap_err().to_string();
         assert_eq!(refused("isOpen=1"), "isOpen = 1 is no boolean");
         assert_eq!(refused("port=many"), "port = many is no number");
-        assert!(refused("port=70000").starts_with("the configuration does not fit"));
+        let misfit = refused("isOpen=true\nport=70000\nratio=1");
+        assert!(misfit.starts_with("port = 70000 cannot be: invalid value"), "{misfit}");
     }
 }

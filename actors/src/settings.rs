@@ -6,9 +6,10 @@
 //!   it otherwise has the last word;
 //! - a key that may not change, or a value out of its bounds, is named in the refusal.
 //!
-//! Contents: `kept` what a file of changes says.
+//! Contents: `kept` what a file of changes says, `promises` what is refused everywhere.
 
 pub mod kept;
+pub mod promises;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -179,7 +180,7 @@ impl<T: Behaviour> Handler<CheckChange> for Settings<T> {
 // ---- state
 
 /// Why a setting stays as it is while the broker runs.
-fn cannot_change(key: &str) -> String {
+pub fn cannot_change(key: &str) -> String {
     match ONE_SIZE.contains(&key) {
         // Java finds the file of a position by a division.
         true => format!(
@@ -201,6 +202,9 @@ fn changed<T: Behaviour>(
     let illegal = |remark: String| Refusal::new(ResponseCode::SYSTEM_ERROR, remark);
     let own = properties_text::parse(&properties_text::write(before));
     for (key, value) in pairs {
+        if let Some(why) = promises::broken(key, value) {
+            return Err(illegal(format!("{key} = {value} cannot be kept: {why}")));
+        }
         let now = own.get(key).or_else(|| others.get(key));
         if now.is_some_and(|now| now != value) && !T::may_change(key) {
             return Err(illegal(cannot_change(key)));
@@ -238,6 +242,13 @@ mod tests {
         assert!(one_size.starts_with("mappedFileSizeCommitLog cannot change: RocketMQ finds"), "{one_size}");
         assert_eq!(refused("brokerPermission=9"), "brokerPermission = 9 is out of bounds: 0..=7");
         assert_eq!(refused("maxMessageSize=much"), "maxMessageSize = much is no number");
+        assert_eq!(
+            refused("maxMessageSize=7000000000"),
+            "maxMessageSize = 7000000000 cannot be: invalid value: integer `7000000000`, expected i32"
+        );
+        let promise = refused("authenticationEnabled=true");
+        assert!(promise.starts_with("authenticationEnabled = true cannot be kept: there is no"), "{promise}");
+        assert!(change("authenticationEnabled=false").is_ok());
         assert!(change("somethingOfJava=1").is_ok());
     }
 }

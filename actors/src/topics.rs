@@ -88,6 +88,12 @@ pub struct DeleteTopic {
     pub with: Vec<Text>,
 }
 
+/// Sent when settings have changed: the template of new topics is there if topics are made on use, with as many queues
+/// as are set. Answered when it is published.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct FitTemplate;
+
 /// Sent by the registrar: a name server says that these topics are ordered.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]

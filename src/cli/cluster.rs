@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use troupemq::{Admin, BrokerPlace, Text};
 
+use super::settings::nearest;
 use super::table::Row;
 use super::{Asked, Failure, confirmed};
 
@@ -21,7 +22,7 @@ pub(super) enum Cluster {
     Status(One),
     /// Show the settings of a running broker, or change one
     Config(Config),
-    /// Let producers leave a broker alone: its topics can only be read, until it registers a change of them
+    /// Keep producers away from a broker: its topics can only be read, until it registers a change of them
     DenyWrites(Deny),
     /// Let producers use a broker again: all its topics can be read and written
     AllowWrites(One),
@@ -202,17 +203,29 @@ impl One {
 
 impl Deny {
     async fn run(self) -> Result<(), Failure> {
-        confirmed(self.yes, &format!("producers would leave broker {} alone", self.one.broker))?;
+        confirmed(self.yes, &format!("producers would be kept away from broker {}", self.one.broker))?;
         self.one.change_writes(false).await
     }
 }
 
 impl Config {
+    /// Refuses a key that the broker does not have: brokers say of such a change that it is done.
+    fn known(&self, settings: &str, key: &str) -> Result<(), Failure> {
+        let names = settings.lines().filter_map(|line| line.split_once('='));
+        let names: Vec<String> = names.map(|(name, _)| name.trim().to_owned()).collect();
+        if names.iter().any(|name| name == key) {
+            return Ok(());
+        }
+        let (broker, nearest) = (&self.one.broker, nearest(key, names.iter()));
+        Err(Failure::NotFound(format!("broker {broker} has no setting {key}, the nearest is {nearest}")))
+    }
+
     async fn run(self) -> Result<(), Failure> {
         let admin = self.one.asked.admin().await?;
         let address = self.one.place(&admin).await?.address;
         let wanted = self.setting.as_deref();
         if let Some((key, value)) = wanted.and_then(|setting| setting.split_once('=')) {
+            self.known(&admin.settings(&address).await?, key.trim())?;
             admin.change_setting(&address, key.trim(), value.trim()).await?;
             return self.one.asked.form.done(&format!("{} = {}", key.trim(), value.trim()));
         }

@@ -116,10 +116,13 @@ impl Config {
 impl Explain {
     fn run(self) -> Result<(), Failure> {
         let settings = Settings::load(self.show.config.as_deref())?;
-        let all = keys();
+        let (all, name) = (keys(), settings::name(&self.key));
         let found: Vec<_> =
-            all.iter().filter(|key| key.name == self.key).map(|key| setting(&settings, key)).collect();
+            all.iter().filter(|key| key.name == name).map(|key| setting(&settings, key)).collect();
         if found.is_empty() {
+            if let Some(what) = settings::of_rocketmq(name) {
+                return Err(Failure::NotFound(what));
+            }
             let nearest = settings::nearest(&self.key, all.iter().map(|key| &key.name));
             return Err(Failure::NotFound(format!(
                 "there is no key {:?}, the nearest is {nearest:?}",

@@ -120,6 +120,10 @@ impl Offset {
             Offset::Reset(reset) => reset.run().await,
             Offset::Clone(copy) => {
                 let admin = copy.asked.admin().await?;
+                if admin.progress(&copy.from, copy.topic.as_deref()).await?.offset_table.is_empty() {
+                    let of = copy.topic.map(|topic| format!(" of topic {topic}")).unwrap_or_default();
+                    return Err(Failure::NotFound(format!("group {} has no offsets{of} to copy", copy.from)));
+                }
                 admin.clone_offsets(&copy.from, &copy.to, copy.topic.as_deref()).await?;
                 copy.asked.form.done(&format!("group {} goes on where {} is", copy.to, copy.from))
             }

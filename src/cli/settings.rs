@@ -19,11 +19,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use troupemq_actors::config::ConfigError;
+use troupemq_actors::settings::promises;
 use troupemq_actors::{BrokerConfig, NameServerConfig, NetConfig};
 use troupemq_store::{StoreConfig, StoreError};
 
 pub(super) use keys::{Key, Part, keys};
-pub(super) use known::nearest;
+pub(super) use known::{name, nearest, of_rocketmq};
 
 /// Read without being asked for, if it is there.
 const FILE: &str = "troupemq.toml";
@@ -107,6 +108,8 @@ pub(super) enum SettingsError {
     LogElsewhere { key: String, value: String, log: PathBuf },
     #[error("{key} = {value:?} is not {wanted}")]
     Value { key: String, value: String, wanted: &'static str },
+    #[error("{key} = {value:?} cannot be: {why}")]
+    Misfit { key: String, value: String, why: String },
     #[error(transparent)]
     Bounds(#[from] ConfigError),
     #[error(transparent)]
@@ -206,7 +209,7 @@ impl Settings {
             if known::LOG_PLACES.contains(&given.key.as_str()) && !given.text.is_empty() {
                 self.log_place = Some(given.clone());
             }
-            self.given.push((known::name(&given.key).to_owned(), given.origin.clone()));
+            self.given.push((name(&given.key).to_owned(), given.origin.clone()));
         }
         let [ports, broker, store, net, name_server] = tables;
         self.ports = value(ports);
@@ -220,16 +223,19 @@ impl Settings {
 
 /// Puts a value where its key stands; a key that two parts have goes to both.
 fn take_one(tables: &mut [Map<String, Value>; 5], given: &Given) -> Result<(), SettingsError> {
-    let key = known::name(&given.key);
+    let key = name(&given.key);
     let text = known::text(&given.key, &given.text, &tables[0])?;
     let mut is_known = false;
-    for table in tables.iter_mut() {
+    for (part, table) in Part::ALL.into_iter().zip(tables.iter_mut()) {
         if let Some(value) = table.get_mut(key) {
             *value = fitting(key, &text, value)?;
+            if let Err(why) = read_back(part, table) {
+                return Err(SettingsError::Misfit { key: key.to_owned(), value: text, why });
+            }
             is_known = true;
         }
     }
-    if let Some(why) = known::broken_promise(key, &text) {
+    if let Some(why) = promises::broken(key, &text) {
         return Err(SettingsError::Promise { key: key.to_owned(), value: text, why });
     }
     if known::LOG_PLACES.contains(&key) {
@@ -283,8 +289,23 @@ fn object<T: Serialize>(settings: &T) -> Map<String, Value> {
     }
 }
 
+/// Whether the settings of a part can be made of its table: a number may be beyond what its field holds, a word none of
+/// those that there are.
+fn read_back(part: Part, table: &Map<String, Value>) -> Result<(), String> {
+    fn fits<T: DeserializeOwned>(table: &Map<String, Value>) -> Result<(), String> {
+        T::deserialize(table).map(|_| ()).map_err(|why| why.to_string())
+    }
+    match part {
+        Part::Ports => fits::<Ports>(table),
+        Part::Broker => fits::<BrokerConfig>(table),
+        Part::Store => fits::<StoreConfig>(table),
+        Part::Net => fits::<NetConfig>(table),
+        Part::NameServer => fits::<NameServerConfig>(table),
+    }
+}
+
 fn value<T: DeserializeOwned>(table: Map<String, Value>) -> T {
-    serde_json::from_value(Value::Object(table)).expect("each value has the type of the default it replaced")
+    serde_json::from_value(Value::Object(table)).expect("each value was read back when it was taken")
 }
 
 /// The value of a text, of the same type as the one it replaces.
@@ -449,6 +470,45 @@ mod tests {
         assert!(refused("listenPort=70000").contains("port"));
         assert!(refused("listen=here").contains("IP address"));
         assert!(refused("just words").contains("no `=`"));
+    }
+
+    #[test]
+    fn whatever_a_key_is_set_to_is_taken_or_refused_with_its_line() {
+        let values = [
+            "",
+            "-1",
+            "0",
+            "1.5",
+            "7000000000",
+            "-7000000000",
+            "9223372036854775807",
+            "18446744073709551615",
+            "18446744073709551616",
+            "1e400",
+            "NaN",
+            "inf",
+            "true",
+            "x",
+            "PULL",
+            "\"",
+            "\u{0}",
+            "127.0.0.1:1",
+        ];
+        let mut refusals = 0;
+        for key in keys() {
+            for value in values {
+                if let Err(why) = taken("broker.conf", &format!("\n{}={value}\n", key.name)) {
+                    assert!(why.starts_with(&format!("broker.conf:2: {} = ", key.name)), "{value}: {why}");
+                    refusals += 1;
+                }
+            }
+        }
+        assert!(refusals > 500, "{refusals}");
+        let refused = |text: &str| taken("broker.conf", text).expect_err("it does not fit");
+        let large = refused("maxMessageSize=7000000000");
+        assert!(large.contains("\"7000000000\" cannot be: invalid value: integer"), "{large}");
+        let word = refused("defaultMessageRequestMode=PUSH");
+        assert!(word.contains("\"PUSH\" cannot be: unknown variant"), "{word}");
     }
 
     #[test]

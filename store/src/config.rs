@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dispatch::delay_levels::DelayLevels;
 use crate::error::StoreError;
 
 /// When an append counts as stored.
@@ -211,6 +212,7 @@ impl StoreConfig {
             let why = format!("{} is no multiple of 4096", self.log_segment_bytes);
             return Err(StoreError::Config { key: "mappedFileSizeCommitLog", why });
         }
+        DelayLevels::parse(&self.delay_levels)?;
         self.delete_hours().map(|_| ())
     }
 
@@ -261,6 +263,10 @@ mod tests {
         assert!(small.check().unwrap_err().to_string().contains("mappedFileSizeCommitLog"));
         let hour = StoreConfig { delete_when: "04;25".to_owned(), ..StoreConfig::default() };
         assert!(hour.check().unwrap_err().to_string().contains("\"25\""));
+        for levels in ["", "1s 5x", "1s,2s", "-1s"] {
+            let levels = StoreConfig { delay_levels: levels.to_owned(), ..StoreConfig::default() };
+            assert!(levels.check().unwrap_err().to_string().starts_with("setting messageDelayLevel"));
+        }
     }
 
     #[test]

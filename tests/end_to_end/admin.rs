@@ -52,6 +52,9 @@ fn a_group_is_followed_reset_and_copied() {
     done(&format!("offset clone {flag} g copy"));
     let copied = done(&format!("offset show {flag} copy --topic orders --json"));
     assert!(copied.contains(r#""committed":1"#), "{copied}");
+    let nothing = failed(&format!("offset clone {flag} nobody copy"));
+    assert_eq!(nothing.0, Some(5), "{nothing:?}");
+    assert_eq!(failed(&format!("offset clone {flag} g copy --topic other")).0, Some(5));
     done(&format!("group update {flag} g --enabled false"));
     assert!(done(&format!("group show {flag} g")).starts_with("reads: no"));
     let json = done(&format!("group show {flag} g --json"));
@@ -102,6 +105,12 @@ fn brokers_are_listed_and_a_setting_is_changed() {
     let (code, why) = failed(&format!("cluster config {flag} b maxMessageSize=1"));
     assert_eq!(code, Some(4));
     assert!(why.contains("maxMessageSize = 1 is out of bounds"), "{why}");
+    let (code, why) = failed(&format!("cluster config {flag} b maxMesageSize=5000"));
+    assert_eq!(code, Some(5));
+    assert!(why.contains("broker b has no setting maxMesageSize, the nearest is maxMessageSize"), "{why}");
+    let (code, why) = failed(&format!("cluster config {flag} b listenPort=1"));
+    assert_eq!(code, Some(4));
+    assert!(why.contains("listenPort cannot change while the broker runs"), "{why}");
     assert_eq!(failed(&format!("cluster status {flag} nobody")).0, Some(5));
 }
 
@@ -114,7 +123,7 @@ fn a_broker_is_closed_to_producers_and_opened_again() {
     let perm = || cells(&done(&format!("topic list {flag}")))[0][2].to_owned();
     let (code, why) = failed(&format!("cluster deny-writes {flag} b"));
     assert_eq!((code, perm().as_str()), (Some(2), "rw"), "{why}");
-    assert!(why.contains("producers would leave broker b alone; say --yes"), "{why}");
+    assert!(why.contains("producers would be kept away from broker b; say --yes"), "{why}");
     assert_eq!(failed(&format!("cluster deny-writes {flag} nobody --yes")).0, Some(5));
     let denied = done(&format!("cluster deny-writes {flag} b --yes"));
     let denied = cells(&denied).remove(0);

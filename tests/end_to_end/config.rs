@@ -74,9 +74,33 @@ fn a_wrong_file_is_refused_with_its_place_and_an_unknown_key_with_the_nearest() 
     let checked = run(&format!("config check {}", file.display()), "");
     assert_eq!(checked.code, Some(1));
     assert!(checked.stderr.contains("fileReservedTime"), "{}", checked.stderr);
+    for (wrong, why) in [
+        ("maxMessageSize=7000000000", "broker.conf:1: maxMessageSize = \"7000000000\" cannot be"),
+        ("messageDelayLevel=1s 5x", "messageDelayLevel: \"1s 5x\" is no list of delays"),
+        ("brokerName=", "brokerName = \"\" is out of bounds"),
+    ] {
+        std::fs::write(&file, format!("{wrong}\n")).expect("the folder is writable");
+        let checked = run(&format!("config check {}", file.display()), "");
+        assert!(checked.code == Some(1) && checked.stderr.contains(why), "{wrong}: {checked:?}");
+    }
     let unknown = run("config explain maxMesageSize", "");
     assert_eq!(unknown.code, Some(5));
     assert!(unknown.stderr.contains("the nearest is \"maxMessageSize\""), "{}", unknown.stderr);
+}
+
+#[test]
+fn settings_of_rocketmq_are_explained_by_what_becomes_of_them() {
+    let explained = run("config explain listenPort", "");
+    assert!(explained.stdout.starts_with("[ports] listen = \"0.0.0.0:10911\""), "{explained:?}");
+    for (key, what) in [
+        ("aclEnable", "aclEnable = true is refused, there is no access control here"),
+        ("storePathCommitLog", "in commitlog of the folder that storePathRootDir names"),
+        ("sendMessageThreadPoolNums", "it is accepted, logged, and does nothing here"),
+    ] {
+        let explained = run(&format!("config explain {key}"), "");
+        assert_eq!((explained.code, &*explained.stdout), (Some(5), ""), "{key}");
+        assert!(explained.stderr.contains(what), "{}", explained.stderr);
+    }
 }
 
 #[test]
@@ -90,9 +114,11 @@ fn a_hang_up_takes_over_what_may_change() {
     let size = || run(&format!("cluster config {} b maxMessageSize --json", daemon.flag()), "").stdout;
     assert!(size().contains("\"5000\""));
     // A wrong file changes nothing, and the daemon goes on.
-    std::fs::write(&file, "maxMessageSize=1\n").expect("the folder is writable");
-    daemon.send(Signal::HUP);
-    assert!(size().contains("\"5000\""));
+    for wrong in ["maxMessageSize=1\n", "maxMessageSize=7000000000\n", "defaultMessageRequestMode=PUSH\n"] {
+        std::fs::write(&file, wrong).expect("the folder is writable");
+        daemon.send(Signal::HUP);
+        assert!(size().contains("\"5000\""), "{wrong}");
+    }
     std::fs::write(&file, "maxMessageSize=6000\nbrokerName=other\n").expect("the folder is writable");
     daemon.send(Signal::HUP);
     let taken = (0..ASKED_MAX).any(|_| size().contains("\"6000\""));

@@ -21,7 +21,8 @@ use crate::config::BrokerConfig;
 use crate::net::{Answer, Call, Refusal};
 use crate::properties_text;
 use crate::registrar::RegisterAll;
-use crate::settings::{ChangeSettings, CheckChange};
+use crate::settings::{ChangeSettings, CheckChange, cannot_change, promises};
+use crate::topics::FitTemplate;
 
 /// Keys that nobody may change from afar. Java's configBlackList and itself.
 const BLACK_LIST: [&str; 2] = ["brokerConfigPath", "configBlackList"];
@@ -65,6 +66,13 @@ pub async fn update_broker_config(cast: &BrokerCast, call: &Call) -> Answer {
     if BLACK_LIST.iter().any(|key| pairs.contains_key(*key)) {
         return Err(Refusal::new(ResponseCode::NO_PERMISSION, "Can not update config in black list."));
     }
+    let fixed = derived(cast, &cast.config.load());
+    let other = |(key, now): &&(String, String)| {
+        pairs.get(key).is_some_and(|wanted| wanted != now && promises::broken(key, wanted).is_none())
+    };
+    if let Some((key, _)) = fixed.iter().find(other) {
+        return Err(Refusal::new(ResponseCode::SYSTEM_ERROR, cannot_change(key)));
+    }
     change(cast, pairs).await?;
     Ok(Command::response(ResponseCode::SUCCESS))
 }
@@ -74,7 +82,7 @@ pub async fn update_broker_config(cast: &BrokerCast, call: &Call) -> Answer {
 /// # Errors
 /// A key cannot change while the broker runs, or a value does not fit or is out of its bounds.
 pub async fn change(cast: &BrokerCast, pairs: BTreeMap<String, String>) -> Result<(), Refusal> {
-    let before = cast.config.load().broker_permission;
+    let before = cast.config.load_full();
     let of_broker = properties_text::parse(&properties_text::write(&**cast.config.load()));
     let of_store = properties_text::parse(&properties_text::write(&**cast.store_config.load()));
     let is_of_store = |key: &String| of_store.contains_key(key) && !of_broker.contains_key(key);
@@ -89,7 +97,13 @@ pub async fn change(cast: &BrokerCast, pairs: BTreeMap<String, String>) -> Resul
         }
         cast.store_settings.send(ChangeSettings(to_store)).await??;
     }
-    if cast.config.load().broker_permission != before {
+    let now = cast.config.load_full();
+    if now.default_topic_queue_nums != before.default_topic_queue_nums
+        || now.auto_create_topic_enable != before.auto_create_topic_enable
+    {
+        cast.topics.send(FitTemplate).await??;
+    }
+    if now.broker_permission != before.broker_permission {
         cast.registrar.send(RegisterAll).await?;
     }
     Ok(())

@@ -63,6 +63,57 @@ fn a_setting_that_was_changed_stays_so_over_a_restart_unless_it_is_configured_ot
 }
 
 #[test]
+fn topics_are_made_on_use_as_the_setting_says_now_and_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || start_broker_as(dir.path(), |part| part.config.auto_create_topic_enable = false);
+    let queues = |node: &NodeHandle, topic: &str| {
+        assert_eq!(Client::of(node).produce(topic, 0, b"x", "").code, 0, "{topic}");
+        node.broker().unwrap().directory.topic(topic).unwrap().queue_count()
+    };
+    let node = start();
+    assert_eq!(Client::of(&node).produce("none", 0, b"x", "").code, 17);
+    assert_eq!(change(&node, "autoCreateTopicEnable=true\ndefaultTopicQueueNums=3\n"), (0, None));
+    assert_eq!(queues(&node, "three"), 3);
+    assert_eq!(change(&node, "defaultTopicQueueNums=2\n"), (0, None));
+    assert_eq!(queues(&node, "two"), 2);
+    assert_eq!(change(&node, "autoCreateTopicEnable=false\n"), (0, None));
+    assert_eq!(Client::of(&node).produce("none", 0, b"x", "").code, 17);
+    assert_eq!(change(&node, "autoCreateTopicEnable=true\n"), (0, None));
+    node.stop_and_wait().unwrap();
+
+    let node = start();
+    assert_eq!(queues(&node, "still"), 2);
+    node.stop_and_wait().unwrap();
+
+    let other = start_broker_as(dir.path(), |part| part.config.default_topic_queue_nums = 1);
+    assert_eq!(queues(&other, "one"), 1, "the configuration has the last word");
+    other.stop_and_wait().unwrap();
+}
+
+#[test]
+fn what_is_known_in_another_way_cannot_change_and_what_is_not_here_is_not_promised() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = broker(dir.path(), 65_536);
+    let port = setting(&node, "listenPort");
+    assert_eq!(change(&node, &format!("listenPort={port}\nmaxMessageSize=2048\n")).0, 0, "it is so already");
+    for (setting, why) in [
+        ("listenPort=1", "listenPort cannot change while the broker runs"),
+        ("brokerIP1=10.0.0.1", "brokerIP1 cannot change while the broker runs"),
+        ("aclEnable=true", "aclEnable = true cannot be kept: there is no access control here"),
+        (
+            "enableDLegerCommitLog=true",
+            "enableDLegerCommitLog = true cannot be kept: there is no replication",
+        ),
+        ("defaultQueryMaxNum=99999999999", "defaultQueryMaxNum = 99999999999 cannot be: invalid value"),
+    ] {
+        let (code, remark) = change(&node, &format!("maxMessageSize=4096\n{setting}\n"));
+        assert!(code == 1 && remark.as_ref().unwrap().starts_with(why), "{setting}: {code} {remark:?}");
+    }
+    assert_eq!(setting(&node, "maxMessageSize"), "2048", "a change is whole or not at all");
+    node.stop_and_wait().unwrap();
+}
+
+#[test]
 fn settings_of_the_store_change_while_it_is_open_whole_or_not_at_all_and_stay_so() {
     let dir = tempfile::tempdir().unwrap();
     let node = broker(dir.path(), 65_536);

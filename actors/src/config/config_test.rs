@@ -43,6 +43,15 @@ fn a_value_out_of_bounds_is_named_with_its_java_key() {
 }
 
 #[test]
+fn a_broker_has_a_name() {
+    for broker_name in ["", " "] {
+        let config = BrokerConfig { broker_name: broker_name.to_owned(), ..BrokerConfig::default() };
+        let refused = config.check().unwrap_err().to_string();
+        assert_eq!(refused, format!("brokerName = {broker_name:?} is out of bounds: at least one letter"));
+    }
+}
+
+#[test]
 fn a_java_key_is_read_by_its_name() {
     let config: BrokerConfig =
         serde_json::from_str(r#"{"autoCreateTopicEnable":false,"brokerName":"b"}"#).expect("two known keys");

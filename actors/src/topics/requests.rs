@@ -11,8 +11,8 @@ use troupemq_codec::Text;
 use troupemq_codec::request::BrokerStats;
 
 use super::{
-    AllTopics, Attend, Change, ChangeTopics, DeleteTopic, EnsureGroupTopic, EnsureTopic, MarkOrdered, Rests,
-    SystemTopics, Tell, TellChanges, TheseTopics, Topics, What, answer,
+    AllTopics, Attend, Change, ChangeTopics, DeleteTopic, EnsureGroupTopic, EnsureTopic, FitTemplate,
+    MarkOrdered, Rests, SystemTopics, Tell, TellChanges, TheseTopics, Topics, What, answer,
 };
 use crate::directory::TopicView;
 use crate::held::hold;
@@ -70,6 +70,19 @@ impl Handler<ChangeTopics> for Topics {
             }
             Err(refusal) => held.answer(Err(refusal)),
         }
+        answer(waiting)
+    }
+}
+
+impl Handler<FitTemplate> for Topics {
+    type Result = ResponseFuture<Result<(), Refusal>>;
+
+    fn handle(&mut self, FitTemplate: FitTemplate, context: &mut Context<Topics>) -> Self::Result {
+        let (held, waiting) = hold();
+        self.reload();
+        let queues = self.parts.config.load().default_topic_queue_nums;
+        let fitted = self.table.fit_template(queues).map(Arc::new);
+        self.decided(Ok(fitted.into_iter().collect()), Tell::Done(held), context);
         answer(waiting)
     }
 }

@@ -55,6 +55,10 @@ pub struct TopicSnapshot {
     version: DataVersion,
 }
 
+fn with_queues(config: &TopicConfig, queues: i32) -> TopicConfig {
+    TopicConfig { read_queue_nums: queues, write_queue_nums: queues, ..config.clone() }
+}
+
 impl TopicTable {
     /// The topics that were saved, and those of the built-in ones that are missing among them.
     pub fn new(saved: TopicConfigTable, rules: TopicRules) -> TopicTable {
@@ -66,7 +70,11 @@ impl TopicTable {
         let mut built_in = BTreeSet::new();
         for config in built_in::topics(&rules) {
             built_in.insert(config.topic_name.clone());
-            topics.entry(config.topic_name.clone()).or_insert_with(|| Arc::new(config));
+            let saved = topics.entry(config.topic_name.clone()).or_insert_with(|| Arc::new(config));
+            if saved.topic_name == built_in::TEMPLATE {
+                // What it was made with is no wish of anybody; the setting is.
+                *saved = Arc::new(with_queues(saved, rules.default_queues));
+            }
         }
         TopicTable { topics, built_in, version: saved.data_version, rules, topics_max: TOPICS_MAX }
     }
@@ -134,6 +142,22 @@ impl TopicTable {
             ..plain(topic, queues)
         };
         self.put_new(config, now_ms)
+    }
+
+    /// The template as it shall be when so many queues are set, or topics are made on use from now on; none if it is
+    /// so already.
+    pub fn fit_template(&mut self, queues: i32) -> Option<TopicConfig> {
+        let is_as_before = std::mem::replace(&mut self.rules.default_queues, queues) == queues;
+        match self.topics.get(built_in::TEMPLATE) {
+            Some(_) if is_as_before => None,
+            Some(template) => Some(with_queues(template, queues)),
+            None => {
+                let mut all = built_in::topics(&self.rules);
+                let made = all.pop().filter(|last| last.topic_name == built_in::TEMPLATE)?;
+                self.built_in.insert(made.topic_name.clone());
+                Some(made)
+            }
+        }
     }
 
     /// Makes a topic of a group (retry, dead letters) if there is none, with read and write permission.

@@ -7,22 +7,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use troupemq_actors::settings::promises::PROMISES;
 
 use super::{SettingsError, parsed};
 
 /// The settings of RocketMQ's broker, name server, controller and connections, of versions 4.9 and 5, one a line.
 const JAVA_KEYS: &str = include_str!("java_keys.txt");
-
-/// Settings of RocketMQ that ask for a safety which is not here, by value: to go on without it would be a lie.
-const PROMISES: [(&str, &[&str], &str); 7] = [
-    ("aclEnable", &["true"], "there is no access control here, everybody could do everything"),
-    ("authenticationEnabled", &["true"], "there is no access control here, everybody could do everything"),
-    ("authorizationEnabled", &["true"], "there is no access control here, everybody could do everything"),
-    ("brokerRole", &["SLAVE"], "there is no replication here, it would be a second master"),
-    ("enableDLegerCommitLog", &["true"], "there is no replication here, it would be a second master"),
-    ("enableControllerMode", &["true"], "there is no replication here, it would be a second master"),
-    ("storeType", &["defaultRocksDB"], "queues in RocksDB are not read here"),
-];
 
 /// Settings of RocketMQ that say where the log lies, or parts of it.
 pub(super) const LOG_PLACES: [&str; 2] = ["storePathCommitLog", "readOnlyCommitLogStorePaths"];
@@ -39,7 +29,7 @@ pub(super) fn is_log_of(dir: &Path, path: &str) -> bool {
 }
 
 /// The declared name of a key.
-pub(super) fn name(key: &str) -> &str {
+pub(in crate::cli) fn name(key: &str) -> &str {
     match key {
         "listenPort" => "listen",
         "brokerIP1" => "advertise",
@@ -68,10 +58,23 @@ pub(super) fn is_of_rocketmq(key: &str) -> bool {
     JAVA_KEYS.lines().any(|known| known == key)
 }
 
-/// Why a broker must not start with this value of a key that does nothing here.
-pub(super) fn broken_promise(key: &str, value: &str) -> Option<&'static str> {
-    let is_it = |promise: &&(&str, &[&str], &str)| promise.0 == key && promise.1.contains(&value);
-    PROMISES.iter().find(is_it).map(|(.., why)| *why)
+/// What becomes here of a key of RocketMQ that is no setting of this program; none of a key that it does not have.
+pub(in crate::cli) fn of_rocketmq(key: &str) -> Option<String> {
+    if !is_of_rocketmq(key) {
+        return None;
+    }
+    let promises = PROMISES.iter().filter(|(promise, ..)| *promise == key);
+    let refused: Vec<_> = promises
+        .map(|(_, values, why)| format!("{key} = {} is refused, {why}", values.join(", ")))
+        .chain(LOG_PLACES.contains(&key).then(|| {
+            format!("it may only say where the log is anyway, in {LOG_FOLDER} of the folder that storePathRootDir names")
+        }))
+        .collect();
+    let here = match refused.is_empty() {
+        true => "it is accepted, logged, and does nothing here".to_owned(),
+        false => refused.join("; "),
+    };
+    Some(format!("{key} is a setting of RocketMQ and none of this program: {here}"))
 }
 
 /// Whether a variable is one that Kubernetes, or links between containers, give to every program beside a service of
