@@ -20,7 +20,7 @@ use crate::cast::BrokerCast;
 use crate::dispatcher::Settle;
 use crate::net::{Answer, Call, Refusal};
 
-/// Bytes of an answer; a query that finds more returns the oldest that fit.
+/// Bytes of an answer; a query that finds more returns the newest that fit.
 const BODY_MAX_BYTES: usize = 8 << 20;
 /// Bytes a record begins with that tell its size.
 const SIZE_BYTES: usize = 4;
@@ -85,13 +85,17 @@ fn with_key(log: &LogReader, index: &IndexReader, query: &KeyQuery<'_>) -> Resul
     let is_right =
         |log_offset| read(log_offset).is_some_and(|record| has_key(&record, query.topic, query.key));
     let found = index.query_where(query, is_right)?;
-    let mut body = BytesMut::new();
-    for record in found.log_offsets.into_iter().filter_map(read) {
-        if body.len() + record.len() > BODY_MAX_BYTES && !body.is_empty() {
+    let mut fitting = Vec::new();
+    let mut bytes = 0;
+    for record in found.log_offsets.into_iter().rev().filter_map(read) {
+        bytes += record.len();
+        if bytes > BODY_MAX_BYTES && !fitting.is_empty() {
             break;
         }
-        body.extend_from_slice(&record);
+        fitting.push(record);
     }
+    let mut body = BytesMut::with_capacity(bytes);
+    fitting.iter().rev().for_each(|record| body.extend_from_slice(record));
     match failed.into_inner() {
         Some(error) if body.is_empty() => Err(error),
         _ => Ok((body.freeze(), found.is_cut)),
