@@ -168,6 +168,15 @@ fn pulls_at_the_edges_say_where_to_go_on() {
         assert_eq!((answer.code, answer.remark.as_deref()), (code, Some(remark)), "{offset} {tags}");
         assert_eq!(found(&answer).0.next_offset, next, "{offset} {tags}");
     }
+    for request_source in [-1, 0, 1, 2, 9] {
+        let through_a_proxy = PullMessageHeader {
+            request_source: Some(request_source),
+            proxy_client_id: Some("behind".into()),
+            ..pull_header("Edge", 0, -1, "*")
+        };
+        let answer = client.call(request::<PullMessage>(&through_a_proxy));
+        assert_eq!((answer.code, found(&answer).0.next_offset), (21, 0), "whoever asks through a proxy");
+    }
     refused(&client.pull("Edge", 77, 0, "*"), ResponseCode::INVALID_PARAMETER, "queueId[77] is illegal");
     refused(&client.pull("Edge", -1, 0, "*"), ResponseCode::INVALID_PARAMETER, "queueId[-1] is illegal");
     let header = pull_header("Edge", 0, 0, "*");

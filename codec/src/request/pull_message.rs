@@ -46,7 +46,9 @@ header! {
         /// `TAG` if absent, or `SQL92`.
         expression_type: Option<Text> = "expressionType",
         bytes_max: Option<i32> = "maxMsgBytes",
+        /// Who asks: -1 a client itself; through Java's proxy 0 in order, 1 of a broadcast, 2 as a stream.
         request_source: Option<i32> = "requestSource",
+        /// Whom a proxy asks for, of a broadcast.
         proxy_client_id: Option<Text> = "proxyFrowardClientId",
     }
 }
@@ -114,7 +116,7 @@ pub struct PullView<'a> {
     pub subscription_version: i64,
     /// `TAG` if absent, or `SQL92`.
     pub expression_type: Option<Cow<'a, str>>,
-    /// Who asks through a proxy.
+    /// Who asks, as in [`PullMessageHeader`]; our broker treats all alike.
     pub request_source: Option<i32>,
 }
 
