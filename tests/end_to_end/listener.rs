@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use troupemq::embedded::cast::TellRates;
 use troupemq::{Broker, Client, Compression, Decision, Message, Outcome, PullRequest, Received};
 use troupemq_codec::Request;
-use troupemq_codec::request::ConsumerSendMsgBack;
+use troupemq_codec::request::{ConsumerSendMsgBack, PullMessage, PullMessageHeader};
 
 use crate::daemon::{LIMIT, until};
 use crate::proxy::{Behind, Verdict};
@@ -96,9 +96,15 @@ async fn a_broker_that_is_silent_about_what_it_is_to_take_back_holds_up_no_other
 async fn nothing_is_sent_back_because_a_listener_is_dropped() {
     for in_order in [false, true] {
         let (tell_returned, mut returned) = mpsc::unbounded_channel();
+        let (tell_read, mut read) = mpsc::unbounded_channel();
         let behind = Behind::start(move |command| {
             if command.code == ConsumerSendMsgBack::CODE {
                 tell_returned.send(()).expect("the test looks at it");
+            }
+            let pull = (command.code == PullMessage::CODE).then(|| command.header::<PullMessageHeader>());
+            if let Some(Ok(pull)) = pull {
+                // Nobody looks for those of a queue that is read already.
+                let _ = tell_read.send((pull.topic.to_string(), pull.queue_id, pull.queue_offset));
             }
             Verdict::Pass
         });
@@ -125,6 +131,14 @@ async fn nothing_is_sent_back_because_a_listener_is_dropped() {
         // In order one of each queue is at work, and the others wait behind it.
         for _ in 0..if in_order { 4 } else { 4 * batch.len() } {
             next(&mut seen).await;
+        }
+        // A queue is pulled from its end when all of it was given to the listener. Only then are so many dropped.
+        let mut whole = BTreeSet::new();
+        while whole.len() < 4 {
+            let (topic, queue_id, queue_offset) = next(&mut read).await;
+            if topic == "t" && queue_offset == 500 {
+                whole.insert(queue_id);
+            }
         }
         drop(listener);
         // The member leaves with the client at the latest, and its questions are asked then.
