@@ -102,6 +102,9 @@ public final class Release5RustScenarios {
             Check.within(3, "the round", () -> inbox.size() + rust.got().size() >= mine + others + 4);
             return inbox.size() == mine + 2 && rust.got().size() == others + 2;
         });
+        String status = new Tool(bed).succeeds("consumerStatus", "-g", group);
+        Check.equal(1, Tool.rows(status, "2").size(), "both members tell the tool what they do: %s", status);
+        Check.contains(status, "Rebalance OK", "members of both makes");
         java.shutdown();
         TreeSet<String> after = Bed.send(producer, topic, "", "after", 20);
         Check.within(30, "the Rust member has every queue", () -> rust.texts().containsAll(after));
