@@ -45,7 +45,7 @@ pub(super) struct BrokerFlags {
     /// Name of the broker [default: the host's name]
     #[arg(long, value_name = "NAME")]
     broker_name: Option<String>,
-    /// 0 for a master, more for a slave
+    /// 0 for a master; a slave has more, and gets no copies yet: there is no replication
     #[arg(long, value_name = "N")]
     broker_id: Option<i64>,
     /// Name of the cluster [default: DefaultCluster]
@@ -206,6 +206,14 @@ async fn serve(
     if let Some(file) = &file {
         tracing::info!(file = %file.display(), "settings read");
     }
+    if let Some(BrokerPart { config, .. }) = &broker
+        && config.broker_id != 0
+    {
+        tracing::warn!(
+            broker_id = config.broker_id,
+            "a slave gets no copies, as there is no replication here"
+        );
+    }
     let config = NodeConfig { broker, name_server, net: settings.net.clone(), ..NodeConfig::empty() };
     let store = config.broker.as_ref().map(|part| part.store.dir.display().to_string());
     troupemq_actors::net::listener::raise_open_files();
@@ -242,15 +250,19 @@ fn greet(node: &NodeHandle, store: Option<&str>) {
         parts.push(format!("name server on {address}"));
     }
     if let (Some(address), Some(cast)) = (node.broker_address(), node.broker()) {
-        parts.push(format!("broker {} on {address}, known as {}", cast.broker_name, cast.advertised));
+        let is_told = node.name_server_address().is_some() || !cast.config.load().namesrv_addr.is_empty();
+        let alone = if is_told { "" } else { " (told to no name server, see --namesrv)" };
+        parts.push(format!("broker {} on {address}, known as {}{alone}", cast.broker_name, cast.advertised));
     }
     if let Some(store) = store {
         parts.push(format!("store in {store}"));
     }
+    let told = node.broker().map(|cast| cast.config.load().namesrv_addr.clone()).unwrap_or_default();
     let namesrv = match node.name_server_address().map(|address| address.port()) {
         Some(9876) => String::new(),
         Some(port) => format!(" -n 127.0.0.1:{port}"),
-        None => " -n NAMESRV:9876".to_owned(),
+        None if told.is_empty() => " -n NAMESRV:9876".to_owned(),
+        None => format!(" -n \"{told}\""),
     };
     let program = program();
     let lines = format!(

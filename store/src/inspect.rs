@@ -95,7 +95,7 @@ impl StoreView {
         let paths = Paths::below(dir);
         let files = list_files(&paths.commit_log())?;
         if files.is_empty() {
-            let cause = std::io::Error::from(std::io::ErrorKind::NotFound);
+            let cause = std::io::Error::from(rustix::io::Errno::NOENT);
             return Err(StoreError::io("find a log in", &paths.commit_log())(cause));
         }
         let lock = ProcessLock::take(dir, &paths.lock())?;

@@ -75,6 +75,12 @@ impl fmt::Display for Report {
         let time = |micros: f64| format!("{:?}", Duration::from_secs_f64(micros / 1e6));
         let [p50, p99, p999, max] = [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(time);
         write!(f, "latency  p50 {p50}  p99 {p99}  p99.9 {p999}  max {max}")?;
+        if self.requests == 0 {
+            write!(
+                f,
+                "\nnothing was answered within these {seconds} s: measure longer, or ask for less at a time"
+            )?;
+        }
         if let Some(why) = &self.first_refusal {
             write!(f, "\nrefused  {}, the first: {why}", self.refused)?;
         }
