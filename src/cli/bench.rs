@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
@@ -32,6 +32,9 @@ use super::{Cluster, Failure};
 use drive::{Driver, Outcome, Plan, Shot};
 use report::Report;
 use way::Way;
+
+/// Longest measurement and warm-up, a year.
+const SECONDS_MAX: u64 = 31_536_000;
 
 /// Measure a broker
 #[derive(Debug, Subcommand)]
@@ -65,10 +68,10 @@ pub(super) struct Load {
     #[arg(long, short, value_name = "BYTES", default_value_t = 1024)]
     size: usize,
     /// How long to measure
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = value_parser!(u64).range(..=SECONDS_MAX))]
     seconds: u64,
     /// How long to run before measuring
-    #[arg(long, value_name = "SECONDS", default_value_t = 1)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = value_parser!(u64).range(..=SECONDS_MAX))]
     warmup: u64,
     /// Form of the request headers
     #[arg(long, value_enum, default_value_t = Form::Json)]

@@ -319,3 +319,81 @@ impl Running {
         waiting.chain(suspended).chain(self.ready.drain(..)).for_each(Delivery::forget);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
+
+    use bytes::BytesMut;
+    use tokio::sync::mpsc;
+    use troupemq_codec::message::{NewRecord, fill_holes};
+
+    use super::super::Settle;
+    use super::*;
+
+    /// Hears in the moment in which a message is let go of, and looks whether the stream is closed by then.
+    struct Watch {
+        stream: mpsc::Sender<Result<Delivery, ClientError>>,
+        heard: AtomicUsize,
+        while_open: AtomicUsize,
+    }
+
+    impl Wake for Watch {
+        fn wake(self: Arc<Watch>) {
+            self.heard.fetch_add(1, Ordering::SeqCst);
+            self.while_open.fetch_add(usize::from(!self.stream.is_closed()), Ordering::SeqCst);
+        }
+    }
+
+    fn message(queue_offset: i64) -> Received {
+        let record = NewRecord { topic: "t", body: b"x", ..NewRecord::PLAIN };
+        let mut bytes = BytesMut::new();
+        record.encode(&mut bytes).expect("a small record");
+        fill_holes(&mut bytes, queue_offset, 0, 1_795_000_000_000);
+        let stored = troupemq_codec::Message::decode_all(bytes.freeze()).expect("a whole record").remove(0);
+        let queue = Queue { topic: "t".into(), broker_name: "b".into(), queue_id: 0 };
+        Received::new(stored, Arc::new(queue))
+    }
+
+    /// A member whose stream is closed takes what is dropped for messages of the queue's next owner; what is dropped
+    /// before, it sends back.
+    #[tokio::test]
+    async fn a_listener_that_is_dropped_closes_its_stream_before_it_lets_go_of_any_message() {
+        for in_order in [false, true] {
+            let (stream, queue) = mpsc::channel(8);
+            let (_end, ended) = oneshot::channel();
+            let (_stop, stopped) = oneshot::channel();
+            let mut settled = Vec::new();
+            for queue_offset in 0..3 {
+                let (settle, result) = oneshot::channel();
+                let delivery = Delivery::new(message(queue_offset), Settle::Tool(settle));
+                stream.send(Ok(delivery)).await.expect("there is room");
+                settled.push(result);
+            }
+            let (tell, mut begun) = mpsc::unbounded_channel();
+            let function = move |_: Received| {
+                let told = tell.send(());
+                async move {
+                    told.expect("the test waits for it");
+                    std::future::pending::<Outcome>().await
+                }
+            };
+            let calls = Calls { function: Arc::new(function), in_order, at_most: 1, tries_max: 1 };
+            let running = tokio::spawn(calls.run(Deliveries { queue, ended }, stopped));
+            begun.recv().await.expect("the first message is at work");
+            let (heard, while_open) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let watch = Arc::new(Watch { stream, heard, while_open });
+            let waker = Waker::from(watch.clone());
+            for result in &mut settled {
+                let asked = Pin::new(result).poll(&mut Context::from_waker(&waker));
+                assert!(asked.is_pending(), "nothing is let go of yet");
+            }
+            running.abort();
+            running.await.expect_err("it does not end by itself");
+            assert_eq!(watch.heard.load(Ordering::SeqCst), 3, "in order: {in_order}");
+            assert_eq!(watch.while_open.load(Ordering::SeqCst), 0, "in order: {in_order}");
+        }
+    }
+}
