@@ -94,7 +94,7 @@ fn settings_of_rocketmq_are_explained_by_what_becomes_of_them() {
     assert!(explained.stdout.starts_with("[ports] listen = \"0.0.0.0:10911\""), "{explained:?}");
     for (key, what) in [
         ("aclEnable", "aclEnable = true is refused, there is no access control here"),
-        ("storePathCommitLog", "in commitlog of the folder that storePathRootDir names"),
+        ("storePathCommitLog", "in commitlog of the folder of storePathRootDir"),
         ("sendMessageThreadPoolNums", "it is accepted, logged, and does nothing here"),
     ] {
         let explained = run(&format!("config explain {key}"), "");

@@ -67,7 +67,9 @@ pub(in crate::cli) fn of_rocketmq(key: &str) -> Option<String> {
     let refused: Vec<_> = promises
         .map(|(_, values, why)| format!("{key} = {} is refused, {why}", values.join(", ")))
         .chain(LOG_PLACES.contains(&key).then(|| {
-            format!("it may only say where the log is anyway, in {LOG_FOLDER} of the folder that storePathRootDir names")
+            format!(
+                "it may only say where the log is anyway, in {LOG_FOLDER} of the folder of storePathRootDir"
+            )
         }))
         .collect();
     let here = match refused.is_empty() {
