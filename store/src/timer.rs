@@ -18,6 +18,7 @@
 mod checkpoint;
 mod log;
 mod peek;
+mod recent;
 mod recover;
 mod wheel;
 
@@ -39,6 +40,7 @@ pub(crate) use self::checkpoint::read as read_checkpoint;
 pub use self::peek::TimerPeek;
 
 use self::log::TimerLog;
+use self::recent::Recent;
 use self::wheel::{SLOTS, Wheel};
 use crate::error::StoreError;
 use crate::paths::Paths;
@@ -102,6 +104,7 @@ struct Change {
 pub struct TimerStore {
     log: TimerLog,
     wheel: Wheel,
+    recent: Recent,
     precision_ms: i64,
     /// Time ahead of now up to which timers go to their own slot.
     window_ms: i64,
@@ -288,9 +291,16 @@ impl TimerStore {
     }
 
     fn undo(&mut self, change: &Change) {
+        let quotient = change.slot_ms.div_euclid(self.precision_ms);
         match change.before {
-            Some(slot) => self.wheel.put(change.slot_ms, slot.first, slot.last, slot.count),
-            None => self.wheel.clear(change.slot_ms),
+            Some(slot) => {
+                self.wheel.put(change.slot_ms, slot.first, slot.last, slot.count);
+                self.recent.note(slot);
+            }
+            None => {
+                self.wheel.clear(change.slot_ms);
+                self.recent.forget(quotient);
+            }
         }
         self.pending -= i64::from(change.count);
         if change.is_behind {
@@ -313,13 +323,12 @@ impl TimerStore {
         }
         let due_ms = due_ms.max(self.read_to_ms());
         let write_ms = self.floor(now_ms).min(due_ms);
-        let slot_ms = self.free_slot(self.within_window(due_ms, write_ms))?;
+        let (slot_ms, before) = self.free_slot(self.within_window(due_ms, write_ms))?;
         let is_roll = slot_ms != due_ms;
         let mut kind = UNIT_DEFAULT;
         kind |= if is_roll { UNIT_ROLL } else { 0 };
         kind |= if timer.is_delete { UNIT_DELETE } else { 0 };
         self.wheel.reserve(&self.flusher.paths.wheel, slot_ms)?;
-        let before = self.wheel.get(slot_ms)?;
         let delay_ms = i32::try_from(slot_ms - write_ms).expect("the window is shorter than 24 days");
         let position = self.log.stage(&TimerUnit {
             previous: before.map_or(-1, |slot| slot.last),
@@ -333,7 +342,10 @@ impl TimerStore {
         let position = position.cast_signed();
         let count = if timer.is_delete { -1 } else { 1 };
         let (first, of_slot) = before.map_or((position, 0), |slot| (slot.first, slot.count));
-        self.wheel.put(slot_ms, first, position, of_slot.saturating_add(count));
+        let of_slot = of_slot.saturating_add(count);
+        self.wheel.put(slot_ms, first, position, of_slot);
+        let time = slot_ms.div_euclid(self.precision_ms);
+        self.recent.note(TimerSlot { time, first, last: position, count: of_slot });
         self.pending += i64::from(count);
         let is_behind = slot_ms < self.behind_to_ms && self.behind.insert(slot_ms);
         changed.push(Change { slot_ms, before, count, is_behind });
@@ -436,14 +448,20 @@ impl TimerStore {
         due_ms - halves * half_ms
     }
 
-    /// The first slot from `slot_ms` on that no undelivered units of another time occupy.
-    fn free_slot(&self, slot_ms: i64) -> Result<i64, StoreError> {
+    /// The first slot from `slot_ms` on that no undelivered units of another time occupy, and what it holds of its own.
+    fn free_slot(&self, slot_ms: i64) -> Result<(i64, Option<TimerSlot>), StoreError> {
         let read_to_ms = self.read_to_ms();
         let mut free_ms = slot_ms;
-        while self.wheel.other_at(free_ms)?.is_some_and(|other_ms| other_ms >= read_to_ms) {
+        loop {
+            if let Some(known) = self.recent.find(free_ms.div_euclid(self.precision_ms)) {
+                return Ok((free_ms, Some(known)));
+            }
+            let (own, other_ms) = self.wheel.look(free_ms)?;
+            if other_ms.is_none_or(|other_ms| other_ms < read_to_ms) {
+                return Ok((free_ms, own));
+            }
             free_ms += self.precision_ms;
         }
-        Ok(free_ms)
     }
 }
 
@@ -473,9 +491,9 @@ impl SlotUnits {
 
     fn newest_first(&self) -> impl Iterator<Item = Result<TimerUnit, StoreError>> + use<'_> {
         let floor = move |time_ms: i64| time_ms - time_ms.rem_euclid(self.precision_ms);
-        let mut position = self.last;
+        let (mut position, mut units) = (self.last, log::Units::of(&self.segments));
         std::iter::from_fn(move || {
-            let unit = match log::unit_at(&self.segments, position) {
+            let unit = match units.at(position) {
                 Ok(unit) => unit?,
                 Err(error) => {
                     position = -1;

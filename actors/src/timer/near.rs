@@ -3,14 +3,15 @@
 //!
 //! Invariants:
 //! - it is only a short cut: what is not known of a timer its record says;
-//! - so many are known at most, however many are entered.
+//! - so many are known at most, however many are entered;
+//! - cancellations, and timers that go to another slot later, are not known: they are few, and more of them counts.
 
 use std::collections::BTreeMap;
 
 use super::enqueue::Mark;
 
 /// Timers that are known.
-const KNOWN_MAX: usize = 65_536;
+const KNOWN_MAX: usize = 262_144;
 /// Timers of slots further ahead are not noted: they would take the room of those that are needed sooner.
 const AHEAD_MS: i64 = 30_000;
 
@@ -24,17 +25,29 @@ pub(super) struct Near {
 /// What the records of a slot's timers say, by their places in the log.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
+    slot_ms: i64,
     /// In the order in which they were entered.
-    marks: Vec<(u64, Mark)>,
+    marks: Vec<Known>,
     /// Where the one stands that is asked for next, if they are asked for in the same order.
     at: usize,
+}
+
+/// What counts of a mark once its slot is open.
+#[derive(Debug)]
+struct Known {
+    log_offset: u64,
+    due_ms: i64,
+    names: [u64; 2],
 }
 
 impl Near {
     /// Notes a timer that was entered into the slot of `slot_ms`.
     pub(super) fn note(&mut self, (slot_ms, log_offset): (i64, u64), mark: &Mark, now_ms: i64) {
-        if self.count < KNOWN_MAX && slot_ms < now_ms.saturating_add(AHEAD_MS) {
-            self.slots.entry(slot_ms).or_default().marks.push((log_offset, *mark));
+        let is_plain = mark.cancels.is_none() && mark.slot_ms <= slot_ms;
+        if is_plain && self.count < KNOWN_MAX && slot_ms < now_ms.saturating_add(AHEAD_MS) {
+            let slot = self.slots.entry(slot_ms).or_default();
+            slot.slot_ms = slot_ms;
+            slot.marks.push(Known { log_offset, due_ms: mark.due_ms, names: mark.names });
             self.count += 1;
         }
     }
@@ -49,15 +62,23 @@ impl Near {
 }
 
 impl Marks {
-    /// What the record at a place of the log says, if it is known.
+    /// What counts of the record at a place of the log, if it is known.
     pub(super) fn find(&mut self, log_offset: u64) -> Option<Mark> {
-        let is_next = self.marks.get(self.at).is_some_and(|(at, _)| *at == log_offset);
+        let is_next = self.marks.get(self.at).is_some_and(|known| known.log_offset == log_offset);
         let found = match is_next {
             true => self.at,
-            false => self.marks.binary_search_by_key(&log_offset, |(at, _)| *at).ok()?,
+            false => self.marks.binary_search_by_key(&log_offset, |known| known.log_offset).ok()?,
         };
         self.at = found + 1;
-        self.marks.get(found).map(|(_, mark)| *mark)
+        self.marks.get(found).map(|known| Mark {
+            slot_ms: self.slot_ms,
+            due_ms: known.due_ms,
+            stored_ms: 0,
+            queue_offset: 0,
+            cancels: None,
+            names: known.names,
+            topic_hash: 0,
+        })
     }
 }
 
@@ -82,11 +103,19 @@ mod tests {
         let mut near = Near::default();
         (0..10).for_each(|at| near.note((1_000, at * 100), &mark(at.cast_signed()), 0));
         near.note((2_000, 5), &mark(77), 0);
+        near.note((2_000, 6), &Mark { cancels: Some(1), ..mark(77) }, 0);
+        near.note((2_000, 7), &Mark { slot_ms: 9_000, ..mark(77) }, 0);
         let mut marks = near.take(1_000);
         let due: Vec<_> = [300, 0, 100, 200, 900, 50].map(|at| marks.find(at).map(|mark| mark.due_ms)).into();
         assert_eq!(due, [Some(3), Some(0), Some(1), Some(2), Some(9), None]);
         assert_eq!(near.take(1_000).find(0), None, "it was taken");
-        assert_eq!(near.take(2_000).find(5).map(|mark| mark.due_ms), Some(77));
+        let mut marks = near.take(2_000);
+        let found = [5, 6, 7].map(|at| marks.find(at).map(|mark| (mark.slot_ms, mark.due_ms)));
+        assert_eq!(
+            found,
+            [Some((2_000, 77)), None, None],
+            "more of a cancellation and of one that goes on counts"
+        );
         assert_eq!(near.count, 0);
     }
 

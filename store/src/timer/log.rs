@@ -7,6 +7,7 @@
 //! - a unit links only to an older one, so every walk along a chain ends;
 //! - what may not be in memory is read through the file first: what the disk cannot read is an error.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +20,9 @@ use crate::error::StoreError;
 use crate::paths::{create_dir, remove};
 use crate::segment::{Ahead, Allocate, Segment, SegmentWriter};
 use crate::segments::{SegmentFile, Segments, list_files};
+
+/// Bytes in front of a unit that the system is asked about together with it.
+const NEAR_BYTES: u64 = 64 << 10;
 
 /// The timer log, owned by its one writer.
 #[derive(Debug)]
@@ -229,10 +233,42 @@ pub(crate) fn each(segments: &Segments, mut visit: impl FnMut(u64, &TimerUnit)) 
 
 /// The unit at a position.
 pub(crate) fn unit_at(segments: &Segments, position: i64) -> Result<Option<TimerUnit>, StoreError> {
-    let Ok(position) = u64::try_from(position) else { return Ok(None) };
-    let Some(segment) = segments.at(position) else { return Ok(None) };
-    segment.ready(position, UNIT_BYTES)?;
-    Ok(segment.slice(position, UNIT_BYTES).and_then(|bytes| TimerUnit::decode(bytes).ok()))
+    Units::of(segments).at(position)
+}
+
+/// Looks at units one after the other: the system is asked once for those that stand side by side.
+#[derive(Debug)]
+pub(crate) struct Units<'a> {
+    segments: &'a Segments,
+    segment: Option<Arc<Segment>>,
+    /// Positions that can be read through the map.
+    ready: Range<u64>,
+}
+
+impl<'a> Units<'a> {
+    /// Those of a log.
+    pub(crate) fn of(segments: &'a Segments) -> Units<'a> {
+        Units { segments, segment: None, ready: 0..0 }
+    }
+
+    /// The unit at a position. Waits for the disk.
+    pub(crate) fn at(&mut self, position: i64) -> Result<Option<TimerUnit>, StoreError> {
+        let Ok(position) = u64::try_from(position) else { return Ok(None) };
+        let end = position.saturating_add(UNIT_BYTES as u64);
+        if position < self.ready.start || end > self.ready.end {
+            let Some(segment) = self.segments.at(position) else { return Ok(None) };
+            // Chains lead back. What is not in memory is read by itself: what stands in front may not be wanted.
+            let from = end.saturating_sub(NEAR_BYTES).max(segment.start());
+            let near = usize::try_from(end - from).unwrap_or(UNIT_BYTES);
+            self.ready = match segment.is_resident(from, near) {
+                true => from..end,
+                false => segment.ready(position, UNIT_BYTES).map(|()| position..end)?,
+            };
+            self.segment = Some(segment);
+        }
+        let bytes = self.segment.as_ref().and_then(|segment| segment.slice(position, UNIT_BYTES));
+        Ok(bytes.and_then(|bytes| TimerUnit::decode(bytes).ok()))
+    }
 }
 
 /// Deletes the files, except the last, all of whose units belong to slots before `read_to_ms`.

@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit};
 
 use super::log::TimerLog;
+use super::recent::Recent;
 use super::wheel::Wheel;
 use super::{TIMER_TOPIC, TimerFlusher, TimerPaths, TimerStore, Told, checkpoint};
 use crate::config::StoreConfig;
@@ -99,6 +100,7 @@ impl TimerStore {
                 precision_ms,
             },
             wheel,
+            recent: Recent::default(),
             precision_ms,
             window_ms,
             kept_ms,

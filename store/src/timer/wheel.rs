@@ -76,17 +76,16 @@ impl Wheel {
 
     /// The slot of a time, if it is not empty for it.
     pub(crate) fn get(&self, time_ms: i64) -> Result<Option<TimerSlot>, StoreError> {
-        let quotient = time_ms.div_euclid(self.precision_ms);
-        let slot = self.read(self.at(quotient))?;
-        Ok(Some(slot).filter(|slot| slot.time == quotient && slot.last >= 0))
+        Ok(self.look(time_ms)?.0)
     }
 
-    /// The time whose units stand where those of `time_ms` belong, if it is another one.
-    pub(crate) fn other_at(&self, time_ms: i64) -> Result<Option<i64>, StoreError> {
+    /// The slot of a time, if it is not empty for it; and the time whose units stand there, if it is another one.
+    pub(crate) fn look(&self, time_ms: i64) -> Result<(Option<TimerSlot>, Option<i64>), StoreError> {
         let quotient = time_ms.div_euclid(self.precision_ms);
         let slot = self.read(self.at(quotient))?;
         let is_other = slot.time != quotient && slot.time > 0 && slot.last >= 0;
-        Ok(is_other.then(|| slot.time.saturating_mul(self.precision_ms)))
+        let other_ms = is_other.then(|| slot.time.saturating_mul(self.precision_ms));
+        Ok((Some(slot).filter(|slot| slot.time == quotient && slot.last >= 0), other_ms))
     }
 
     /// Sees to it that the slot of a time can be stored to, whatever the disk is like later.
@@ -233,7 +232,7 @@ mod tests {
         wheel.put(time_ms, 52, 104, 2);
         let wanted = TimerSlot { time: 1_795_968_379, first: 52, last: 104, count: 2 };
         let get = |time_ms| wheel.get(time_ms).unwrap();
-        let other_at = |time_ms| wheel.other_at(time_ms).unwrap();
+        let other_at = |time_ms| wheel.look(time_ms).unwrap().1;
         assert_eq!(get(time_ms + 999), Some(wanted));
         assert_eq!((get(time_ms + 1000), get(time_ms + 14 * day_ms)), (None, None));
         assert_eq!(other_at(time_ms + 14 * day_ms), Some(time_ms));
