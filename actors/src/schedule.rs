@@ -47,6 +47,8 @@ const CONSUMER: &str = "SCHEDULE_CONSUMER";
 const LOOK_EVERY_MS: i64 = 50;
 /// Shortest such time.
 const LOOK_SOONEST_MS: i64 = 1;
+/// How long it waits for more that is due, if all was taken: what is delivered together costs less.
+const TOGETHER_MS: i64 = 4;
 /// How long it waits after a message could not be stored.
 const AGAIN_AFTER_MS: i64 = 100;
 /// How often changed places are saved.
@@ -73,6 +75,8 @@ struct Delivered {
     before: Before,
     /// What was looked up and is not due.
     looked_up: Vec<Due>,
+    /// Whether more may be due than was taken.
+    has_more: bool,
 }
 
 /// What was delivered before the start is known. Sent by the actor to itself.
@@ -103,6 +107,8 @@ struct Found {
     due: Vec<Due>,
     /// What comes next in its level and is to be looked up, as its unit may be damaged.
     next: Vec<Due>,
+    /// Whether more may be due.
+    has_more: bool,
 }
 
 // ---- actor
@@ -203,7 +209,9 @@ impl Schedule {
             again_ms = again_ms.min(next_ms - now_ms);
         }
         let sizes = found.due.iter().map(|due| due.unit.size);
-        found.due.truncate(delayed::fitting(sizes, BATCH_BYTES));
+        let fitting = delayed::fitting(sizes, BATCH_BYTES);
+        found.has_more = found.due.len() > fitting.min(TAKEN_MAX - 1);
+        found.due.truncate(fitting);
         (found, again_ms.max(LOOK_SOONEST_MS))
     }
 
@@ -403,7 +411,7 @@ impl Handler<Delivered> for Schedule {
     fn handle(&mut self, delivered: Delivered, context: &mut Context<Schedule>) {
         self.delivers = false;
         self.before = Some(delivered.before);
-        let Delivered { due, outcome, looked_up, .. } = delivered;
+        let Delivered { due, outcome, looked_up, has_more, .. } = delivered;
         self.changed |= outcome.passed > 0;
         looked_up.into_iter().for_each(|one| self.places.looked_up(one));
         self.pass(&due, &outcome);
@@ -411,6 +419,8 @@ impl Handler<Delivered> for Schedule {
             self.stopping.is_idle();
         } else if outcome.passed < due.len() {
             self.look_in(context, AGAIN_AFTER_MS);
+        } else if !has_more && !due.is_empty() {
+            self.look_in(context, TOGETHER_MS);
         } else {
             context.notify(Look);
         }
@@ -471,12 +481,12 @@ async fn deliver(
     (mut before, room): (Before, usize),
     schedule: Addr<Schedule>,
 ) {
-    let Found { mut due, next } = found;
+    let Found { mut due, next, has_more } = found;
     let looked_up = look_up::compare(&cast, &mut due, next).await;
     let leaving: Vec<Leaving> = due.iter().map(|due| Leaving::level(due.unit)).collect();
     let outcome = delayed::deliver(&cast, &leaving, &mut before, room).await;
     // An actor that is gone needs no news.
-    let _ = schedule.send(Delivered { due, outcome, before, looked_up }).await;
+    let _ = schedule.send(Delivered { due, outcome, before, looked_up, has_more }).await;
 }
 
 /// Looks back at what was delivered since `from_ms` before the start.

@@ -17,7 +17,7 @@ use troupemq_store::dispatch::delay_levels::DelayLevels;
 use crate::delayed::pause_ms;
 
 /// Messages taken from one level at a time: the other levels wait no longer than for these.
-pub const TAKEN_MAX: usize = 256;
+pub const TAKEN_MAX: usize = 512;
 /// Messages that are left behind, as the disk cannot read them; of more the first holds its level up.
 const LEFT_MAX: usize = 4_096;
 
