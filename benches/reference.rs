@@ -196,6 +196,7 @@ impl Bare {
             queue_id: 3,
             queue_offset: 123_456,
             unique_id: b"7F00000110424E0E2F2A93B109210000",
+            recall_handle: None,
         };
         let pulled = PullMessageReplyHeader { next_offset: 32, max_offset: 64, ..Default::default() };
         Bare {
@@ -335,6 +336,7 @@ impl Session {
             reconsume_times: 0,
             prepared_log_offset: 0,
             body,
+            body_crc: None,
             properties: &[&self.scratch, OWN_PROPERTIES, &self.made],
         };
         let start = self.batch.bytes.len();
@@ -366,6 +368,7 @@ impl Session {
                 queue_id: slot.queue_id,
                 queue_offset: record.queue_offset,
                 unique_id: unique_id.as_bytes(),
+                recall_handle: None,
             };
             let replies = &self.shared.replies;
             if slot.form == HeaderForm::Json && replies.encode(slot.opaque, &usually, &mut self.out) {

@@ -99,8 +99,9 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
     let mut places = Vec::with_capacity(taken);
     let mut messages = Vec::with_capacity(taken);
     let mut known = Vec::new();
+    let mut topics = Topics { cast, found: "" };
     for (at, (record, leaving)) in records.iter().zip(leaving).take(taken).enumerate() {
-        let Some(message) = record.and_then(|record| Delayed::read(cast, record, leaving)) else {
+        let Some(message) = record.and_then(|record| Delayed::read(&mut topics, record, leaving)) else {
             if record.is_none() && !leaving.unit.is_hole() && !records.is_unreadable(at) {
                 let log_offset = leaving.unit.log_offset;
                 tracing::warn!(log_offset, "a delayed message is no longer in the log");
@@ -137,6 +138,26 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
     Outcome { passed, unreadable }
 }
 
+/// The topics of messages that are delivered together: mostly the same again.
+struct Topics<'a> {
+    cast: &'a BrokerCast,
+    /// The last one that was there.
+    found: &'a str,
+}
+
+impl<'a> Topics<'a> {
+    fn has(&mut self, topic: &'a str) -> bool {
+        if topic == self.found {
+            return true;
+        }
+        let is_there = self.cast.directory.topic(topic).is_some();
+        if is_there {
+            self.found = topic;
+        }
+        is_there
+    }
+}
+
 /// A message that leaves its delay.
 struct Delayed<'a> {
     view: RecordView<'a>,
@@ -151,7 +172,7 @@ struct Delayed<'a> {
 
 impl<'a> Delayed<'a> {
     /// The message of a record; none if it has no target any more.
-    fn read(cast: &BrokerCast, bytes: &'a [u8], leaving: &'a Leaving) -> Option<Delayed<'a>> {
+    fn read(topics: &mut Topics<'a>, bytes: &'a [u8], leaving: &'a Leaving) -> Option<Delayed<'a>> {
         let view = RecordView::parse(bytes).ok()?;
         let [topic, queue_id, tags, rolls] =
             view.properties().pick([REAL_TOPIC, REAL_QUEUE_ID, TAGS, TIMER_ROLL_TIMES]);
@@ -160,7 +181,7 @@ impl<'a> Delayed<'a> {
             tracing::warn!(log_offset = view.log_offset(), "a delayed message says not where it goes");
             return None;
         };
-        if topic == HALF_TOPIC || cast.directory.topic(topic).is_none() {
+        if topic == HALF_TOPIC || !topics.has(topic) {
             tracing::warn!(topic, log_offset = view.log_offset(), "a delayed message has no topic any more");
             return None;
         }
@@ -199,6 +220,7 @@ impl<'a> Delayed<'a> {
             reconsume_times: self.view.reconsume_times(),
             prepared_log_offset: self.view.prepared_log_offset(),
             body: self.view.body(),
+            body_crc: Some(self.view.body_crc().cast_unsigned()),
             properties,
         }
     }

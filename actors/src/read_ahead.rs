@@ -14,8 +14,8 @@ use troupemq_store::{ConsumeQueue, LogReader, StoreError, Unit};
 
 use crate::cast::BrokerCast;
 
-/// Bytes of the log that are asked about at once.
-const SPAN_BYTES: usize = 64 << 10;
+/// Bytes of the log that are taken, and asked about, at once.
+const SPAN_BYTES: usize = 256 << 10;
 
 /// The records of some units, in their order.
 #[derive(Debug)]
@@ -34,13 +34,14 @@ enum Found {
 impl Records {
     /// Reads the records of `units`. What is no longer kept is none.
     pub async fn read(cast: &BrokerCast, units: impl IntoIterator<Item = Unit>) -> Records {
-        let mut records = Vec::new();
+        let units = units.into_iter();
+        let mut records = Vec::with_capacity(units.size_hint().0);
         let mut cold = Vec::new();
-        let mut resident = Resident { log: &cast.log, known: 0..0 };
+        let mut span = Span { log: &cast.log, from: 0, bytes: Bytes::new(), is_resident: false };
         for unit in units {
             let len = usize::try_from(unit.size).unwrap_or(0);
-            let bytes = if unit.is_hole() { None } else { cast.log.slice(unit.log_offset, len) };
-            if bytes.is_some() && !resident.has(unit.log_offset, len) {
+            let bytes = if unit.is_hole() { None } else { span.slice(unit.log_offset, len) };
+            if bytes.is_some() && !span.is_resident(unit.log_offset, len) {
                 cold.push((records.len(), unit.log_offset, len));
             }
             records.push(bytes.map_or(Found::Nothing, Found::Record));
@@ -83,27 +84,38 @@ impl Records {
     }
 }
 
-/// What is known to be in memory.
-struct Resident<'a> {
+/// A stretch of the log, for the records that stand in it.
+struct Span<'a> {
     log: &'a LogReader,
-    /// Bytes of the log.
-    known: Range<u64>,
+    /// Where it begins.
+    from: u64,
+    bytes: Bytes,
+    /// Whether all of it is in memory.
+    is_resident: bool,
 }
 
-impl Resident<'_> {
-    /// Whether a record is in memory. Looks beyond it, for the sake of the next one.
-    fn has(&mut self, log_offset: u64, len: usize) -> bool {
-        let behind = |bytes: usize| log_offset.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
-        if self.known.contains(&log_offset) && behind(len) <= self.known.end {
-            return true;
+impl Span<'_> {
+    /// The bytes of a record, and of what follows it for the sake of the next one.
+    fn slice(&mut self, log_offset: u64, len: usize) -> Option<Bytes> {
+        if let Some(place) = self.place_of(log_offset, len) {
+            return Some(self.bytes.slice(place));
         }
         // What follows in the same file: another one is another question.
-        let span = self.log.rest(log_offset, SPAN_BYTES).map_or(len, |rest| rest.len().max(len));
-        if self.log.is_resident(log_offset, span) {
-            self.known = log_offset..behind(span);
-            return true;
-        }
-        span > len && self.log.is_resident(log_offset, len)
+        let rest = self.log.rest(log_offset, SPAN_BYTES.max(len)).filter(|rest| rest.len() >= len)?;
+        (self.from, self.bytes) = (log_offset, rest);
+        self.is_resident = self.log.is_resident(log_offset, self.bytes.len());
+        self.place_of(log_offset, len).map(|place| self.bytes.slice(place))
+    }
+
+    /// Whether a record that was just sliced is in memory.
+    fn is_resident(&self, log_offset: u64, len: usize) -> bool {
+        self.is_resident || self.log.is_resident(log_offset, len)
+    }
+
+    fn place_of(&self, log_offset: u64, len: usize) -> Option<Range<usize>> {
+        let at = usize::try_from(log_offset.checked_sub(self.from)?).ok()?;
+        let end = at.checked_add(len)?;
+        (end <= self.bytes.len()).then_some(at..end)
     }
 }
 

@@ -158,6 +158,7 @@ impl Reply<'_> {
             reconsume_times: self.header.reconsume_times.unwrap_or(0),
             prepared_log_offset: 0,
             body: &self.call.command.body,
+            body_crc: None,
             properties: &[self.properties.encoded(), &cast.own_properties, &made],
         };
         let tags_code = tags_code_of(self.properties.get(TAGS));

@@ -49,6 +49,16 @@ impl<T> Together<T> {
         self.waiting.len() == 1 && !self.is_storing
     }
 
+    /// Whether something waits.
+    pub fn has_more(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether as many wait as are stored together.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= TOGETHER_MAX
+    }
+
     /// The next batch, in the order in which its pieces came; none while one is under way.
     pub fn begin(&mut self, bytes_of: impl Fn(&T) -> usize) -> Option<Vec<T>> {
         if self.is_storing || self.waiting.is_empty() {
@@ -101,7 +111,10 @@ mod tests {
     #[test]
     fn what_is_stored_together_has_a_limit_of_number_and_bytes_but_for_a_single_piece() {
         let mut together = Together::default();
-        (0..300).for_each(|at| _ = add(&mut together, (at, 100)));
+        (0..300).for_each(|at| {
+            add(&mut together, (at, 100));
+            assert_eq!((together.has_more(), together.is_full()), (true, at + 1 >= TOGETHER_MAX));
+        });
         assert_eq!(taken(&mut together).map(|batch| batch.len()), Some(TOGETHER_MAX));
         together.ended();
         assert_eq!(taken(&mut together).map(|batch| batch.len()), Some(44));

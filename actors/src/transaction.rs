@@ -11,7 +11,7 @@
 //!
 //! Contents: `halves` the state, `open_set` what it is made of, `records` what is stored, `answers` the requests
 //! of clients and tools, `gathered` those that came in one read, `groups` who waits for them, `ends` their decisions,
-//! `unnoted` what a kill leaves of them, `check` asking producers.
+//! `kept` half messages that need not be read, `unnoted` what a kill leaves of ends, `check` asking producers.
 
 pub mod answers;
 mod check;
@@ -19,6 +19,7 @@ pub mod ends;
 pub mod gathered;
 mod groups;
 pub mod halves;
+pub mod kept;
 mod open_set;
 pub mod records;
 mod unnoted;
@@ -32,6 +33,7 @@ use troupemq_codec::Text;
 use troupemq_store::{ConsumeQueue, QueueTable, StoreError, Unit};
 
 use crate::cast::BrokerCast;
+use crate::deliverer::Later;
 use crate::detour::HALF_TOPIC;
 use crate::offsets::{CommitOffset, GroupQueue};
 use crate::read_ahead::record_of;
@@ -47,6 +49,11 @@ use unnoted::Targets;
 pub const PROGRESS_GROUP: &str = "CID_RMQ_SYS_TRANS";
 /// How often the progress is handed to the owner of the offsets.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
+/// How long ends that nobody waits for are gathered behind others that came together: what is stored together costs
+/// less.
+const GATHER_MS: u64 = 4;
+/// So many ends came together, at least, if more are gathered: where few come, each is stored at once.
+const MANY: usize = 4;
 /// Units read at a time.
 const READ_MAX: usize = 4096;
 
@@ -152,6 +159,12 @@ pub struct TransactionChecker {
     noted: Option<((i64, i64), u64)>,
     rounds: Rounds,
     ends: Together<Begun>,
+    /// Whether somebody waits for one of them.
+    is_waited_for: bool,
+    /// When the last ones were begun to be stored, in the clock's nanoseconds, if they were many.
+    gathered_from: Option<u64>,
+    /// When the next ones are, if it is later.
+    later: Later,
     groups: Groups,
     /// Half messages whose messages are stored and which no op message names yet. They count as being decided.
     unnoted: Vec<i64>,
@@ -177,6 +190,9 @@ impl TransactionChecker {
             noted: None,
             rounds: Rounds::from(cast.now_ms()),
             ends: Together::default(),
+            is_waited_for: false,
+            gathered_from: None,
+            later: Later::default(),
             groups: Groups::default(),
             unnoted: Vec::new(),
             cast,
@@ -347,7 +363,19 @@ impl TransactionChecker {
             }
         }
         if is_first {
-            context.notify(StoreEnds);
+            self.store_soon(context);
+        }
+    }
+
+    /// Has the ends that wait stored: at once if somebody waits for one of them, or they are many.
+    fn store_soon(&mut self, context: &mut Context<TransactionChecker>) {
+        let now = self.cast.clock().nanos();
+        let gathered_ms = self.gathered_from.map_or(GATHER_MS, |from| now.saturating_sub(from) / 1_000_000);
+        match GATHER_MS.saturating_sub(gathered_ms) {
+            left_ms @ 1.. if !self.is_waited_for && !self.ends.is_full() => {
+                self.later.look_in(context, StoreEnds, left_ms.cast_signed());
+            }
+            _ => context.notify(StoreEnds),
         }
     }
 
@@ -441,16 +469,18 @@ impl Handler<CameTogether> for TransactionChecker {
     type Result = ();
 
     fn handle(&mut self, came: CameTogether, context: &mut Context<TransactionChecker>) {
-        let CameTogether { ends, reply } = came;
+        let CameTogether { ends, reply, is_waited_for } = came;
         self.read_halves();
         self.publish();
+        self.is_waited_for |= is_waited_for;
         let members = self.groups.begin(ends.len(), reply);
         let mut has_first = false;
         for (end, member) in ends.into_iter().zip(members) {
             has_first |= self.take_in(end, member);
         }
-        if has_first {
-            context.notify(StoreEnds);
+        // What is gathered for nobody is stored at once when somebody waits, and when it is enough.
+        if has_first || is_waited_for || self.ends.is_full() {
+            self.store_soon(context);
         }
     }
 }
@@ -462,6 +492,8 @@ impl Handler<StoreEnds> for TransactionChecker {
         if let Some(batch) =
             self.ends.begin(|begun| begun.commit.as_ref().map_or(0, |commit| commit.half.len()))
         {
+            self.gathered_from = (batch.len() >= MANY).then(|| self.cast.clock().nanos());
+            self.is_waited_for &= self.ends.has_more();
             actix::spawn(ends::store_all(self.cast.clone(), batch, context.address()));
         }
     }
@@ -482,7 +514,9 @@ impl Handler<Ended> for TransactionChecker {
         }
         self.publish();
         self.ends.ended();
-        context.notify(StoreEnds);
+        if self.ends.has_more() {
+            self.store_soon(context);
+        }
     }
 }
 

@@ -25,10 +25,10 @@ fn encode_with(bytes: &[u8], alphabet: &[u8; 64]) -> String {
         alphabet.get(index).copied().unwrap_or_default()
     };
     let letters = |bits: u32| [18, 12, 6, 0].map(|shift| letter(bits >> shift));
-    let mut out = Vec::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
     let (groups, rest) = bytes.as_chunks::<3>();
-    for [first, second, third] in groups {
-        out.extend_from_slice(&letters(u32::from_be_bytes([0, *first, *second, *third])));
+    let mut out = vec![0; groups.len().saturating_mul(4)];
+    for ([first, second, third], place) in groups.iter().zip(out.as_chunks_mut::<4>().0) {
+        *place = letters(u32::from_be_bytes([0, *first, *second, *third]));
     }
     let padded = match *rest {
         [first] => Some(([0, first, 0, 0], 2)),

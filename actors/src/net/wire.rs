@@ -34,6 +34,7 @@ use crate::net::pipe::Replies;
 use crate::net::{CallError, Link, LinkId};
 use crate::router::Served;
 use crate::send::Benches;
+use crate::transaction::kept::Kept;
 
 /// How many times the limit of waiting bytes may be exceeded by what others push.
 const HARD_FACTOR: usize = 8;
@@ -51,6 +52,8 @@ pub struct Hall {
     pub spare: RefCell<Spare>,
     /// Work benches of sends that sessions lease.
     pub benches: RefCell<Benches>,
+    /// Half messages that were stored a moment ago.
+    pub halves: RefCell<Kept>,
     /// What headers looked like that were read.
     pub molds: RefCell<Molds>,
     /// When to poll for the next request.
@@ -125,6 +128,7 @@ impl Hall {
             credits,
             spare: RefCell::default(),
             benches: RefCell::default(),
+            halves: RefCell::default(),
             molds: RefCell::default(),
             links: RefCell::default(),
             emptied: RefCell::default(),

@@ -517,6 +517,7 @@ fn what_the_broker_stores_itself_wakes_a_held_pull() {
         reconsume_times: 2,
         prepared_log_offset: 0,
         body: b"own",
+        body_crc: None,
         properties: &[],
     };
     let own =

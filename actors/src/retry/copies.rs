@@ -155,6 +155,7 @@ impl Copy {
             reconsume_times: next::times_after(view.reconsume_times()),
             prepared_log_offset: 0,
             body: view.body(),
+            body_crc: Some(view.body_crc().cast_unsigned()),
             properties: pieces,
         };
         let tags_code =

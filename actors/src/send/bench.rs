@@ -25,7 +25,7 @@ use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome, not_taken};
 use crate::config::BrokerConfig;
-use crate::detour::Wish;
+use crate::detour::{HALF_TOPIC, Wish};
 use crate::directory::QueueView;
 use crate::heartbeat::answers::group_view;
 use crate::held::hold;
@@ -72,6 +72,8 @@ pub struct Bench {
     queues: Vec<Arc<QueueView>>,
     slots: Vec<Slot>,
     waits_for_disk: bool,
+    /// Whether halves of transactions are among them.
+    has_halves: bool,
     /// When the batch came how far.
     stages: Stages,
     places: Places,
@@ -283,6 +285,9 @@ impl Bench {
         cast.stats.put(messages, bytes, nanos);
         count::count(cast, &self.slots, (&self.batch, stored), nanos / 1_000_000);
         cast.stats.refused(messages_in(&self.batch.records[stored..]));
+        if self.has_halves {
+            self.keep_halves(wire, stored);
+        }
         wire.write(|out| {
             for slot in &self.slots {
                 if let AnswerTo::Frame { opaque, form, is_oneway: false } = slot.to {
@@ -302,11 +307,21 @@ impl Bench {
         self.clear();
     }
 
+    /// Keeps the halves of transactions that were stored for their ends.
+    fn keep_halves(&self, wire: &Wire, stored: usize) {
+        let mut kept = wire.hall.halves.borrow_mut();
+        for record in &self.batch.records[..stored] {
+            if *self.batch.queue_of(record).topic() == *HALF_TOPIC {
+                kept.keep(record.log_offset, self.batch.bytes_of(record));
+            }
+        }
+    }
+
     fn clear(&mut self) {
         self.batch.clear();
         self.queues.clear();
         self.slots.clear();
-        self.waits_for_disk = false;
+        (self.waits_for_disk, self.has_halves) = (false, false);
         self.now_ms = None;
         self.config = None;
     }
@@ -474,6 +489,7 @@ impl Bench {
             reconsume_times: again,
             prepared_log_offset: 0,
             body: piece.body,
+            body_crc: None,
             properties: &[
                 piece.properties,
                 &cast.own_properties,
@@ -488,6 +504,7 @@ impl Bench {
         let start = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes)?;
         self.waits_for_disk |= marks.waits;
+        self.has_halves |= wish.is_half;
         let (queue, tags_code) = match &detour {
             Some(detour) => (&detour.queue, detour.tags_code),
             None => (&queue.units, tags_code_of(marks.tags)),

@@ -56,6 +56,7 @@ pub(super) fn encode(into: &mut AppendBatch, target: &Target<'_>, whole: &Piece<
         reconsume_times: send.reconsume_times.unwrap_or(0),
         prepared_log_offset: 0,
         body: whole.body,
+        body_crc: None,
         properties: &[whole.properties, &cast.own_properties, &number],
     };
     let properties_bytes = record.properties_len();

@@ -83,6 +83,7 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
     batch.records.reserve(messages.len());
     let mut queues: Vec<Arc<QueueView>> = Vec::new();
     let mut found = Found::default();
+    let has_light = cast.store_config.load().dispatches_to_light_queues();
     for message in messages {
         let start = batch.bytes.len();
         let encoded = found.queue_of(cast, &message.record).and_then(|queue| {
@@ -102,7 +103,7 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
         };
         let advance = u16::from(sys_flag::is_visible(message.record.sys_flag));
         batch.push(start, &units, advance, message.tags_code);
-        let light = light::queues_of(cast, &message.record);
+        let light = if has_light { light::queues_of(cast, &message.record) } else { Vec::new() };
         if !light.is_empty() {
             batch.number_last(light::numbers(&light), message.record.properties_len());
         }

@@ -87,7 +87,7 @@ pub(super) fn done(
     let records = &batch.records[place.records.clone()];
     let first = records.first().expect(TAKEN_IN);
     let (opaque, form) = to;
-    let is_usual = code == ResponseCode::SUCCESS && form == HeaderForm::Json && place.recall.is_none();
+    let is_usual = code == ResponseCode::SUCCESS && form == HeaderForm::Json;
     if let (true, [one], UniqKey::Stored(range)) = (is_usual, records, &place.uniq_key) {
         let message_id = cast.message_ids.of(one.log_offset);
         let stored = StoredUsually {
@@ -95,6 +95,7 @@ pub(super) fn done(
             queue_id: place.queue_id,
             queue_offset: one.queue_offset,
             unique_id: &batch.bytes_of(one)[range.clone()],
+            recall_handle: place.recall.as_deref(),
         };
         if cast.stored_replies.encode(opaque, &stored, out) {
             return;

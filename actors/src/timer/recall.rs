@@ -88,6 +88,7 @@ async fn recalled(cast: &BrokerCast, call: &Call) -> Result<Text, Refusal> {
         reconsume_times: 0,
         prepared_log_offset: 0,
         body: b"0",
+        body_crc: None,
         properties: &[&properties],
     };
     store(cast, &[Own { record, tags_code: tags_code_of(Some(RECALL_TAG)) }]).await.map_err(|refusal| {

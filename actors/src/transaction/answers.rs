@@ -40,7 +40,7 @@ pub async fn end_transaction(cast: &BrokerCast, call: &Call) -> Answer {
     let bytes = record(cast, header.log_offset).await?;
     let end = end(cast, &EndView::from(&header), bytes)?;
     let (reply, waiting) = hold();
-    hand_on(cast, vec![end], reply);
+    hand_on(cast, vec![end], reply, !call.command.is_oneway());
     match waiting.await.map_err(|_lost| Refusal::gone("TransactionChecker"))?.pop() {
         Some((_, refusal)) => Err(refusal),
         None => Ok(Command::response(ResponseCode::SUCCESS)),

@@ -30,6 +30,8 @@ pub struct CameTogether {
     pub(super) ends: Vec<End>,
     /// Who asks.
     pub(super) reply: Held<Refused>,
+    /// Whether the answer is waited for.
+    pub(super) is_waited_for: bool,
 }
 
 /// The end of one transaction.
@@ -81,13 +83,14 @@ impl Became {
 }
 
 /// Hands ends to the owner of the half messages; if it takes none, each is told why.
-pub(super) fn hand_on(cast: &BrokerCast, ends: Vec<End>, reply: Held<Refused>) {
-    let Err(undelivered) = cast.transactions.try_send(CameTogether { ends, reply }) else { return };
+pub(super) fn hand_on(cast: &BrokerCast, ends: Vec<End>, reply: Held<Refused>, is_waited_for: bool) {
+    let came = CameTogether { ends, reply, is_waited_for };
+    let Err(undelivered) = cast.transactions.try_send(came) else { return };
     let refusal = match &undelivered {
         SendError::Full(_) => too_many(),
         SendError::Closed(_) => Refusal::gone("TransactionChecker"),
     };
-    let CameTogether { ends, reply } = undelivered.into_inner();
+    let CameTogether { ends, reply, .. } = undelivered.into_inner();
     reply.answer((0..ends.len()).map(|place| (place, refusal.clone())).collect());
 }
 
@@ -167,7 +170,7 @@ mod tests {
     use super::*;
 
     fn begun(at: i64, is_committed: bool) -> Begun {
-        let goes = Goes { queue_id: 0, tags_code: 0, detour: None };
+        let goes = Goes { topic_at: 0..0, queue_id: 0, tags_code: 0, detour: None };
         let commit = is_committed.then(|| Commit { half: Bytes::new(), goes });
         Begun { at, commit, asked_by: None }
     }

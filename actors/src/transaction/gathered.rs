@@ -40,7 +40,7 @@ struct Asked {
 impl Gathered {
     /// Takes an end in; tells whether it did, or whether it goes another way.
     pub fn take_in(&mut self, cast: &BrokerCast, wire: &Wire, view: &CommandView<'_>) -> bool {
-        let Some(end) = read(cast, view) else { return false };
+        let Some(end) = read(cast, wire, view) else { return false };
         wire.calls.set(wire.calls.get() + 1);
         self.ends.push(end);
         self.asked.push(Asked { opaque: view.opaque, form: view.form, is_oneway: view.is_oneway() });
@@ -53,17 +53,22 @@ impl Gathered {
             return;
         }
         let (reply, waiting) = hold();
-        hand_on(cast, std::mem::take(&mut self.ends), reply);
+        let is_waited_for = self.asked.iter().any(|asked| !asked.is_oneway);
+        hand_on(cast, std::mem::take(&mut self.ends), reply, is_waited_for);
         actix::spawn(answer_all(wire.clone(), std::mem::take(&mut self.asked), waiting));
     }
 }
 
-fn read(cast: &BrokerCast, view: &CommandView<'_>) -> Option<End> {
+fn read(cast: &BrokerCast, wire: &Wire, view: &CommandView<'_>) -> Option<End> {
     let asked = EndView::read(view).ok()?;
     let at = u64::try_from(asked.log_offset).ok()?;
     match asked.outcome {
         // What cannot be read here is answered by who is asked the slower way.
-        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => end(cast, &asked, record_now(&cast.log, at).ok()?).ok(),
+        TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => {
+            let kept = wire.hall.halves.borrow_mut().take(at);
+            let half = if kept.is_some() { kept } else { record_now(&cast.log, at).ok()? };
+            end(cast, &asked, half).ok()
+        }
         _ => None,
     }
 }

@@ -5,6 +5,7 @@
 //! - an op message names half messages by their queue offsets, a comma behind each, as Java does.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
@@ -108,7 +109,9 @@ impl<'a> HalfView<'a> {
     pub fn goes(&self, cast: &BrokerCast) -> Result<Goes, Refusal> {
         let detour = self.detour(cast)?;
         let tags_code = detour.as_ref().map_or_else(|| tags_code_of(self.tags), |detour| detour.tags_code);
-        Ok(Goes { queue_id: self.queue_id, tags_code, detour })
+        let begin = self.topic.as_ptr().addr() - self.record.bytes().as_ptr().addr();
+        let topic_at = begin..begin + self.topic.len();
+        Ok(Goes { topic_at, queue_id: self.queue_id, tags_code, detour })
     }
 
     /// The half message once more, behind the newest; `pieces` are its properties.
@@ -155,6 +158,8 @@ impl<'a> HalfView<'a> {
 /// Where the message of a half message goes: found out once, by who reads its properties for the first time.
 #[derive(Debug)]
 pub struct Goes {
+    /// Where in the record of the half message its topic stands.
+    pub topic_at: Range<usize>,
     /// Its queue.
     pub queue_id: i32,
     /// What its unit carries.
@@ -184,7 +189,8 @@ impl Commit {
     /// Reads it; none if its record cannot be read.
     pub fn view(&self) -> Option<CommitView<'_>> {
         let record = RecordView::parse(&self.half).ok()?;
-        Some(CommitView { record, topic: record.properties().get(REAL_TOPIC)?, goes: &self.goes })
+        let topic = std::str::from_utf8(self.half.get(self.goes.topic_at.clone())?).ok()?;
+        Some(CommitView { record, topic, goes: &self.goes })
     }
 }
 
@@ -224,6 +230,7 @@ fn again<'p>(record: &RecordView<'p>, pieces: &'p [&'p [u8]]) -> NewRecord<'p> {
         reconsume_times: record.reconsume_times(),
         prepared_log_offset: 0,
         body: record.body(),
+        body_crc: Some(record.body_crc().cast_unsigned()),
         properties: pieces,
     }
 }
@@ -241,6 +248,7 @@ pub fn op<'p>(cast: &BrokerCast, body: &'p str) -> Own<'p> {
         reconsume_times: 0,
         prepared_log_offset: 0,
         body: body.as_bytes(),
+        body_crc: None,
         properties: &[OP_PROPERTIES],
     };
     Own { record, tags_code: tags_code_of(Some(OP_TAG)) }

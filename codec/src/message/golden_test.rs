@@ -160,6 +160,7 @@ fn every_record_encodes_again_to_the_same_bytes() {
                 reconsume_times: record.reconsume_times(),
                 prepared_log_offset: record.prepared_log_offset(),
                 body: record.body(),
+                body_crc: None,
                 properties: &[record.properties().as_bytes()],
             };
             let mut bytes = BytesMut::new();

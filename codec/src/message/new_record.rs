@@ -42,6 +42,9 @@ pub struct NewRecord<'a> {
     pub prepared_log_offset: i64,
     /// The body as received: possibly compressed.
     pub body: &'a [u8],
+    /// The CRC that the body had when it was first stored, where it is stored again: what a disk has changed since
+    /// stays known. None of a body that is new.
+    pub body_crc: Option<u32>,
     /// Pieces of property text. They are stored one after the other; where a piece that another follows
     /// has no closing mark, it gets one. So a broker adds its own properties without a copy of the client's.
     pub properties: &'a [&'a [u8]],
@@ -61,6 +64,7 @@ impl NewRecord<'_> {
         reconsume_times: 0,
         prepared_log_offset: 0,
         body: b"",
+        body_crc: None,
         properties: &[],
     };
 
@@ -107,7 +111,8 @@ impl NewRecord<'_> {
         let mut head = [0_u8; 48];
         head[0..4].copy_from_slice(&total_word);
         head[4..8].copy_from_slice(&magic.to_be_bytes());
-        head[8..12].copy_from_slice(&body_crc(self.body).to_be_bytes());
+        let body_crc = self.body_crc.unwrap_or_else(|| body_crc(self.body));
+        head[8..12].copy_from_slice(&body_crc.to_be_bytes());
         head[12..16].copy_from_slice(&self.queue_id.to_be_bytes());
         head[16..20].copy_from_slice(&self.flag.to_be_bytes());
         head[36..40].copy_from_slice(&self.stored_sys_flag().to_be_bytes());

@@ -13,6 +13,7 @@
 use std::fmt;
 
 use crate::base64;
+use crate::command::digits_of;
 use crate::error::CodecError;
 use crate::topic::RETRY_PREFIX;
 
@@ -158,8 +159,11 @@ impl RecallHandle {
 
     /// The text of a handle, without making one of it first.
     pub fn text(topic: &str, broker_name: &str, (deliver_ms, unique_id): (i64, &str)) -> String {
-        let plain = format!("v1 {topic} {broker_name} {deliver_ms} {unique_id}");
-        base64::encode_url_safe(plain.as_bytes())
+        let mut digits = Default::default();
+        let digits = digits_of(deliver_ms, &mut digits);
+        let pieces: [&[u8]; 5] =
+            [b"v1", topic.as_bytes(), broker_name.as_bytes(), digits, unique_id.as_bytes()];
+        base64::encode_url_safe(&pieces.join(&b' '))
     }
 }
 

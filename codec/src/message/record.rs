@@ -297,6 +297,7 @@ mod tests {
             reconsume_times: 6,
             prepared_log_offset: 7,
             body: b"body",
+            body_crc: None,
             properties: &[b"TAGS\x01A\x02"],
         };
         let mut bytes = BytesMut::new();

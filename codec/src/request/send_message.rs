@@ -324,6 +324,8 @@ pub struct StoredUsually<'a> {
     pub queue_offset: i64,
     /// The unique id.
     pub unique_id: &'a [u8],
+    /// By which it can be recalled, if it is a timer.
+    pub recall_handle: Option<&'a str>,
 }
 
 impl SendReply<'_> {
@@ -376,9 +378,10 @@ impl StoredReplies {
     }
 
     /// Appends the frame of the answer to the request with this `opaque`, as [`SendReply::encode`] would. False if
-    /// the unique id must be escaped: then nothing was written.
+    /// the unique id, or the handle, must be escaped: then nothing was written.
     pub fn encode(&self, opaque: i32, stored: &StoredUsually<'_>, out: &mut BytesMut) -> bool {
-        if !is_plain(stored.unique_id) {
+        let handle = stored.recall_handle.map(str::as_bytes);
+        if !is_plain(stored.unique_id) || !handle.is_none_or(is_plain) {
             return false;
         }
         let (mut queue_id, mut queue_offset, mut number) = Default::default();
@@ -394,7 +397,16 @@ impl StoredReplies {
             self.tail,
             digits_of(opaque.into(), &mut number),
         ];
-        put_json_frame(&pieces, &self.end, out);
+        match handle {
+            None => put_json_frame(&pieces, &self.end, out),
+            Some(handle) => {
+                let [front @ .., tail, opaque] = pieces;
+                let [one, two, three, four, five, six, seven, eight] = front;
+                let key = br#"","recallHandle":""#;
+                let pieces = [one, two, three, four, five, six, seven, eight, key, handle, tail, opaque];
+                put_json_frame(&pieces, &self.end, out);
+            }
+        }
         true
     }
 }
@@ -519,6 +531,7 @@ mod tests {
             queue_id,
             queue_offset,
             unique_id: unique_id.as_bytes(),
+            recall_handle: None,
         };
         let plain = StoredAt {
             message_id,
@@ -528,7 +541,13 @@ mod tests {
             batch_unique_id: None,
             recall_handle: None,
         };
-        for (region, trace_on, opaque) in [("DefaultRegion", true, 7), ("a \"b\"", false, i32::MIN)] {
+        for (region, trace_on, opaque, recall_handle) in [
+            ("DefaultRegion", true, 7, None),
+            ("a \"b\"", false, i32::MIN, None),
+            ("DefaultRegion", true, 0, Some("djEgVCBiIDEgdQ==")),
+        ] {
+            let usual = StoredUsually { recall_handle, ..usual };
+            let plain = StoredAt { recall_handle, ..plain };
             let (mut made, mut encoded) = (BytesMut::new(), BytesMut::new());
             assert!(StoredReplies::new(region, trace_on).encode(opaque, &usual, &mut made));
             let head = Head::answer(ResponseCode::SUCCESS, opaque, HeaderForm::Json);
@@ -537,6 +556,8 @@ mod tests {
         }
         let mut out = BytesMut::new();
         let rare = StoredUsually { unique_id: b"a\"b", ..usual };
+        assert!(!StoredReplies::new("r", true).encode(1, &rare, &mut out) && out.is_empty());
+        let rare = StoredUsually { recall_handle: Some("\""), ..usual };
         assert!(!StoredReplies::new("r", true).encode(1, &rare, &mut out) && out.is_empty());
     }
 

@@ -115,8 +115,7 @@ impl TimerStore {
             log,
         };
         store.entered(queue_offset);
-        // Java forces its wheel once a second and not when it stops: the units near the end are linked again
-        // whatever the stop was.
+        // Java forces its wheel not when it stops: the units near the end are linked again whatever the stop was.
         let from = if is_new { store.log.start_of(read_to_ms - WINDOW_MAX_MS)? } else { looked_from };
         store.link_again(from)?;
         store.pending = store.count()?;
