@@ -64,6 +64,9 @@ fn entries_of_the_index_and_tables_are_printed_for_people_and_programs() {
         assert!(entries.iter().all(|entry| entry["logOffset"] == record["logOffset"]), "{entries:?}");
         assert!(entries.iter().all(|entry| (0..1_000).contains(&(times(record) - times(entry)))));
     }
+    assert!(dump(&format!("--queue lines:{}", records[0]["queueId"])).starts_with("byte 0: "));
+    let (code, why) = failed(&format!("store dump {} {config} --queue line:0", store.display()));
+    assert!(code == Some(5) && why.contains("queue 0 of line has no units here"), "{code:?} {why}");
     let last = dump(&format!("--index --from {} --count 1", records[2]["logOffset"]));
     assert!(last.contains(" 5: hash ") && last.lines().count() == 1, "{last}");
 

@@ -197,15 +197,19 @@ fn units(dump: &Dump, queue: &str, out: &mut Output) -> Result<(), Failure> {
     let (topic, number) = queue.rsplit_once(':').ok_or_else(wrong)?;
     let queue_id = number.parse().map_err(|_| wrong())?;
     let (view, form) = (dump.folder.view()?, dump.folder.form);
-    let mut left = dump.left();
+    let (mut left, mut is_empty) = (dump.left(), true);
     let visit = |unit: &StoredUnit| {
+        is_empty = false;
         let (byte, log_offset, size, tags_code) = (unit.at, unit.log_offset, unit.size, unit.tags_code);
         let line = || format!("byte {byte}: {size} bytes at {log_offset}, tags code {tags_code}");
         let is_below = log_offset < dump.from;
         is_below || left.print(|| say(form, out, &Unit { byte, size, log_offset, tags_code }, line))
     };
     view.units(topic, queue_id, visit).map_err(failure)?;
-    left.done()
+    match is_empty {
+        true => Err(Failure::NotFound(format!("queue {queue_id} of {topic} has no units here"))),
+        false => left.done(),
+    }
 }
 
 fn entries(dump: &Dump, out: &mut Output) -> Result<(), Failure> {
