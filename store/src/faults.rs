@@ -28,7 +28,7 @@ use crate::retention::DiskUse;
 #[cfg(any(test, feature = "testing"))]
 pub use self::disk::{Pretended, pretend_disk};
 #[cfg(any(test, feature = "testing"))]
-pub use self::refusal::{Fault, HeldUp, arm, arm_once, hold_up};
+pub use self::refusal::{Fault, HeldUp, arm, arm_once, forget, hold_up};
 
 /// What is about to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -212,7 +212,9 @@ impl LogReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults;
     use crate::segment::{Allocate, SegmentWriter};
+    use crate::testing::until;
 
     #[test]
     fn a_reader_follows_the_writer_within_a_segment() {
@@ -233,7 +235,14 @@ mod tests {
         assert!(reader.pieces(8192, 2).is_none());
         assert!(reader.rest(4200, 10).is_none());
         assert!(reader.rest(0, 10).is_none());
-        assert!(reader.is_resident(4096, 5));
+        // The system may take the page at any time.
+        until("it is in memory", || {
+            assert_eq!(reader.look(4096, 1, |bytes| bytes[0]), Some(b'h'));
+            reader.is_resident(4096, 5)
+        });
+        let _forgotten = faults::forget(dir.path());
+        assert!(!reader.is_resident(4096, 5) && reader.resident_to(4096, 5, 0).is_none());
+        assert_eq!(reader.read_now(4096, 5), Err(Cold));
     }
 
     #[test]

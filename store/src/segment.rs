@@ -115,6 +115,9 @@ impl Segment {
     /// system about no stretch of the file more than once in some seconds.
     pub fn resident_to(&self, offset: u64, len: usize, now_s: u32) -> Option<u64> {
         let Some(at) = self.position(offset) else { return Some(offset) };
+        if faults::is_armed(Op::Read, &self.path) {
+            return None;
+        }
         let of = (at..at.saturating_add(len), self.mapping.published(), self.mapping.len());
         let known_to = self.seen.known_to(of, now_s, |range| self.mapping.is_resident(range))?;
         Some(self.start + known_to as u64)

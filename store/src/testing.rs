@@ -150,6 +150,19 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Has the disk take the files in `dir`, and the system forget what it knows of them, as far as it does that: what is
+/// in memory afterwards nobody can rely on. To have readers find nothing there, see `faults::forget`.
+///
+/// # Panics
+/// If they cannot be listed, or the disk cannot take them.
+pub fn evict(dir: &Path) {
+    for entry in std::fs::read_dir(dir).expect("the folder can be listed") {
+        let file = std::fs::File::open(entry.expect("it can be listed").path()).expect("it can be opened");
+        file.sync_all().expect("the disk takes it");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("it is a file");
+    }
+}
+
 impl GoldenStore {
     /// Unpacks the set.
     ///

@@ -54,6 +54,12 @@ pub fn arm_once(dir: &Path, op: Op, nth: u64, errno: i32) -> Fault {
     arm_range(dir, op, nth..nth + 1, errno)
 }
 
+/// Refuses nothing: as long as it lasts, who asks whether something on `dir` or below is in memory hears that it is not
+/// there, whatever the system has. Reads go on, and are counted.
+pub fn forget(dir: &Path) -> Fault {
+    arm(dir, Op::Read, u64::MAX, 0)
+}
+
 fn arm_range(dir: &Path, op: Op, strikes: Range<u64>, errno: i32) -> Fault {
     PLANS.insert(dir.to_path_buf(), Plan { op, strikes, errno, seen: AtomicU64::new(0) });
     Fault { dir: dir.to_path_buf() }
@@ -89,8 +95,7 @@ impl Drop for HeldUp {
 
 impl Fault {
     /// How often such an operation was tried so far.
-    #[cfg(test)]
-    pub(crate) fn seen(&self) -> u64 {
+    pub fn seen(&self) -> u64 {
         PLANS.get(&self.dir).map_or(0, |plan| plan.seen.load(Ordering::Relaxed))
     }
 
