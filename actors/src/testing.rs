@@ -6,11 +6,12 @@
 
 pub mod bad_input;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::frame::take_frame;
@@ -23,14 +24,17 @@ use troupemq_codec::request::{
     UpdateConsumerOffset, UpdateConsumerOffsetHeader,
 };
 use troupemq_codec::{Command, Request, Text};
-pub use troupemq_store::testing::until;
-use troupemq_store::{ManualClock, StoreConfig};
+pub use troupemq_store::testing::{evict, until};
+use troupemq_store::{Clock, ManualClock, StoreConfig, SystemClock};
 
 use crate::config::{BrokerPart, NodeClock, NodeConfig};
 use crate::node::{Node, NodeHandle};
 
 /// How long a client waits for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What was written within it, before or after now, was written by a test of today.
+const AN_HOUR: Duration = Duration::from_secs(3600);
 
 /// The configuration of a small broker on any free port, with its store in `dir`.
 pub fn small_broker(dir: &Path) -> NodeConfig {
@@ -60,6 +64,41 @@ pub fn seeds(usual: &[u64]) -> Vec<u64> {
         Some((from, to)) => (number(from)..number(to)).collect(),
         None => vec![number(&named)],
     }
+}
+
+/// The first segment of the log of a broker with its store in `dir`.
+pub fn first_segment(dir: &Path) -> PathBuf {
+    dir.join("commitlog").join(format!("{:020}", 0))
+}
+
+/// The folder of the units of a queue of that broker.
+pub fn queue_dir(dir: &Path, topic: &str, queue_id: i32) -> PathBuf {
+    dir.join("consumequeue").join(topic).join(queue_id.to_string())
+}
+
+/// Dates the segments of the log that were written since the last time by the clock of the test: how old a segment is,
+/// its file tells, and that is dated by the clock of the system.
+pub fn date_log(dir: &Path, now_ms: i64) {
+    let system = SystemTime::UNIX_EPOCH + millis(SystemClock::new().now_ms());
+    for segment in std::fs::read_dir(dir.join("commitlog")).expect("the broker has a log") {
+        let file = File::options().write(true).open(segment.expect("it is there").path());
+        let file = file.expect("it can be opened");
+        let written = file.metadata().and_then(|of| of.modified()).expect("a file has its time");
+        let away = system.duration_since(written).unwrap_or_else(|ahead| ahead.duration());
+        if away < AN_HOUR {
+            file.set_modified(SystemTime::UNIX_EPOCH + millis(now_ms)).expect("it can be dated");
+        }
+    }
+}
+
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).expect("times are after 1970"))
+}
+
+/// Waits for something that actors or the node answer.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a plain runtime").block_on(future)
 }
 
 /// Starts a small broker with its store in `dir`.

@@ -4,6 +4,7 @@
 //! - every test has its own node, folder and ports.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use troupemq_codec::heartbeat_data::{ConsumerData, HeartbeatData, SubscriptionData};
 use troupemq_codec::loose_json::to_fastjson;
@@ -13,10 +14,13 @@ use troupemq_codec::request::{
     PullMessageHeader, PullMessageReplyHeader,
 };
 use troupemq_codec::{Command, ResponseCode, Text};
+use troupemq_store::ManualClock;
 use troupemq_store::testing::GoldenStore;
 
 use crate::node::{NodeError, NodeHandle};
-use crate::testing::{Client, pull_header, request, start_broker, start_broker_as};
+use crate::testing::{
+    Client, block_on, pull_header, request, start_broker, start_broker_as, start_broker_at,
+};
 
 /// A broker that notes what matches which filter.
 fn noting_broker(dir: &std::path::Path) -> NodeHandle {
@@ -210,7 +214,8 @@ fn one_pull_goes_through_a_bounded_number_of_bytes_and_moves_on() {
 #[test]
 fn a_held_pull_sleeps_on_through_what_its_sql_does_not_select() {
     let dir = tempfile::tempdir().unwrap();
-    let node = start_broker(dir.path());
+    let clock = Arc::new(ManualClock::at(1_795_000_000_000));
+    let node = start_broker_at(&clock, dir.path(), |_| {});
     let (mut producer, mut consumer) = (Client::of(&node), Client::of(&node));
     produce(&mut producer, 1);
     let header = sql_pull(1, "price > 6");
@@ -222,10 +227,11 @@ fn a_held_pull_sleeps_on_through_what_its_sql_does_not_select() {
     produce(&mut producer, 8);
     let woken = consumer.receive().expect("the pull is woken");
     assert_eq!((woken.opaque, woken.code, bodies(&woken)), (held, 0, vec![8]));
-    let header = PullMessageHeader { sys_flag, suspend_timeout_ms: 1500, queue_offset: 7, ..header };
+    let header = PullMessageHeader { sys_flag, suspend_timeout_ms: 300, queue_offset: 7, ..header };
     consumer.send(request::<PullMessage>(&header));
     assert_eq!(consumer.pull("Nowhere", 0, 0, "*").response_code(), ResponseCode::TOPIC_NOT_EXIST);
     produce(&mut producer, 2);
+    clock.advance_ms(300);
     let late = consumer.receive().expect("an answer at the deadline");
     assert_eq!((late.code, late.fields.get("nextBeginOffset")), (20, Some("8")));
 }
@@ -249,8 +255,7 @@ fn a_poisoned_node_stops_says_why_and_recovers_at_its_next_start() {
     let node = start_broker(dir.path());
     assert_eq!(Client::of(&node).produce("Kept", 0, b"x", "").code, 0);
     node.broker().unwrap().poison.trip("the test says so");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let ended = runtime.block_on(node.ended()).expect_err("a poisoned node does not end well");
+    let ended = block_on(node.ended()).expect_err("a poisoned node does not end well");
     assert!(matches!(&*ended, NodeError::Poisoned { cause } if cause == "the test says so"));
     assert!(dir.path().join("abort").try_exists().unwrap(), "the next start must recover");
     drop(node);

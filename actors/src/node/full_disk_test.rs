@@ -17,7 +17,7 @@ use troupemq_store::{Clock, ManualClock, StoreConfig, SystemClock};
 
 use crate::config::BrokerPart;
 use crate::node::NodeHandle;
-use crate::testing::{Client, request, start_broker_at, until};
+use crate::testing::{Client, block_on, request, start_broker_at, until};
 
 const ENOSPC: i32 = 28;
 const GIB: u64 = 1 << 30;
@@ -37,11 +37,10 @@ fn start(dir: &Path, change: impl FnOnce(&mut StoreConfig)) -> NodeHandle {
 
 /// Has the thread that deletes look at everything.
 fn look(node: &NodeHandle) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let broker = node.broker().unwrap();
     broker.retention.clean_now();
     // It answers orders in their order, each before it cleans.
-    runtime.block_on(broker.retention.follow()).expect("nothing fails");
+    block_on(broker.retention.follow()).expect("nothing fails");
 }
 
 fn change(client: &mut Client, settings: &str) {
@@ -158,9 +157,8 @@ fn expired_messages_go_at_their_hour_and_stay_at_any_other() {
     let sent = fill(&mut client);
     // Settings that change are looked at, and there is no hour.
     change(&mut client, "deleteFileBatchMax=9");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let broker = node.broker().unwrap();
-    (0..2).for_each(|_| assert_eq!(runtime.block_on(broker.retention.follow()), Ok(0)));
+    (0..2).for_each(|_| assert_eq!(block_on(broker.retention.follow()), Ok(0)));
     assert_eq!((broker.log.min_offset(), bodies(&mut client, "Old").len()), (0, sent));
     let hours: Vec<String> = (0..24).map(|hour| hour.to_string()).collect();
     change(&mut client, &format!("deleteWhen={}", hours.join(";")));
@@ -180,9 +178,8 @@ fn what_expired_goes_at_any_hour_when_the_disk_fills_and_what_did_not_when_it_is
         let sent = fill(&mut client);
         disk.look_like(DiskUse { free_bytes, used_percent });
         change(&mut client, "deleteFileBatchMax=9");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let broker = node.broker().unwrap();
-        (0..2).for_each(|_| assert!(runtime.block_on(broker.retention.follow()).is_ok()));
+        (0..2).for_each(|_| assert!(block_on(broker.retention.follow()).is_ok()));
         let left = bodies(&mut client, "Old");
         assert_eq!(left.last(), Some(&vec![59; 5_000]), "the last segment stays");
         left.len() < sent

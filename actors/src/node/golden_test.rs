@@ -16,6 +16,7 @@ use troupemq_codec::request::*;
 use crate::golden::conversation::{Conversation, Play};
 use crate::golden::replay::{Intended, Replay};
 use crate::golden::{Frame, conversations};
+use crate::testing::block_on;
 
 /// The conversations with nothing special.
 const PLAIN: &[&str] = &[
@@ -197,7 +198,6 @@ fn before_errors(held: &Conversation, _: &[Frame]) {
         consume_enable: false,
         ..SubscriptionGroupConfig::default()
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let put = held.broker.groups.send(crate::groups::PutGroups(vec![group]));
-    runtime.block_on(async { put.await.unwrap().unwrap().await.unwrap() }).unwrap();
+    block_on(async { put.await.unwrap().unwrap().await.unwrap() }).unwrap();
 }

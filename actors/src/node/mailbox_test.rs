@@ -24,7 +24,7 @@ use crate::node::Node;
 use crate::offsets::{GroupQueue, QueryOffset};
 use crate::schedule::AllPlaces;
 use crate::send::slow::Stages;
-use crate::testing::{Client, send_request, small_broker, until};
+use crate::testing::{Client, block_on, send_request, small_broker, until};
 use crate::timer::Report;
 
 /// Batches that may wait for a segment of the log.
@@ -53,8 +53,13 @@ where
 }
 
 fn outcomes(waiting: Vec<Waiting<Done>>) -> Vec<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    waiting.into_iter().map(|done| runtime.block_on(done).expect("it is answered").outcome).collect()
+    block_on(async {
+        let mut outcomes = Vec::new();
+        for done in waiting {
+            outcomes.push(done.await.expect("it is answered").outcome);
+        }
+        outcomes
+    })
 }
 
 #[test]

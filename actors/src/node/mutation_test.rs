@@ -25,7 +25,7 @@ use troupemq_store::{Clock, SystemClock};
 
 use crate::config::NameServerPart;
 use crate::node::{Node, NodeHandle};
-use crate::testing::{Client, send_request, small_broker};
+use crate::testing::{Client, send_request, small_broker, until};
 
 /// Frames of the whole test.
 const FRAMES: usize = 100_000;
@@ -129,7 +129,7 @@ impl Peer {
     fn send(&mut self, mut frame: Vec<u8>, has_true_length: bool) -> bool {
         let mut socket = self.socket.take().unwrap_or_else(|| {
             let socket = TcpStream::connect(self.to).expect("the node listens");
-            socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             socket.set_nodelay(true).unwrap();
             socket
         });
@@ -227,7 +227,6 @@ fn a_hundred_thousand_damaged_frames_leave_a_node_that_serves() {
         // Other tests run in this process at the same time.
         assert!(after < before + MEMORY_MAX_BYTES, "{before} bytes of memory became {after}");
     }
-    // What was in flight has given its bytes back.
-    assert_eq!(broker.credits.used_bytes(), 0);
+    until("what was in flight has given its bytes back", || broker.credits.used_bytes() == 0);
     node.stop_and_wait().unwrap();
 }

@@ -19,7 +19,7 @@ use crate::config::{NodeClock, NodeConfig};
 use crate::dispatcher::Settle;
 use crate::node::{Node, NodeHandle};
 use crate::send::slow::SlowSend;
-use crate::testing::{Client, send_request, small_broker, until, wait_for};
+use crate::testing::{Client, block_on, send_request, small_broker, until, wait_for};
 
 const SEGMENT_BYTES: u64 = 1 << 20;
 const EIO: i32 = 5;
@@ -90,8 +90,7 @@ fn a_flush_that_fails_is_told_to_all_who_wait_with_its_file_and_cause_and_ends_t
         assert_eq!(answer.response_code(), ResponseCode::SERVICE_NOT_AVAILABLE, "{answer:?}");
         assert!(answer.remark.as_deref().unwrap_or_default().contains(&cause), "{answer:?}");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let ended = runtime.block_on(node.ended()).expect_err("the node ends");
+    let ended = block_on(node.ended()).expect_err("the node ends");
     assert!(ended.to_string().starts_with(&format!("stopped: flush failed: {cause}")), "{ended}");
     assert!(node.broker().unwrap().log.flushed_to() < node.broker().unwrap().log.wrote_to());
 }
@@ -139,8 +138,7 @@ fn a_write_that_fails_is_no_success_and_ends_the_node() {
         let answer = client.receive();
         assert!(answer.as_ref().is_none_or(|answer| answer.code != 0), "{answer:?}");
         assert!(broken.has_struck());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let ended = runtime.block_on(node.ended()).expect_err("the node ends");
+        let ended = block_on(node.ended()).expect_err("the node ends");
         assert!(ended.to_string().starts_with(cause), "{ended}");
     }
 }
@@ -160,7 +158,11 @@ fn a_disk_that_is_late_is_a_success_with_a_code_and_its_message_is_there() {
     until("the disk is asked", || slow.has_struck());
     until("it is stored and waits", || queued(&node, "Late") == 2);
     assert!(!client.has_answer(), "an acknowledgement before the disk");
-    clock.advance_ms(u32::try_from(timeout_ms).unwrap());
+    // Its time begins with its wait, which begins a moment after it is stored.
+    until("who waited too long is answered", || {
+        clock.advance_ms(u32::try_from(timeout_ms).unwrap());
+        client.has_answer()
+    });
     let answer = client.receive().expect("who waited too long is answered");
     assert_eq!(answer.response_code(), ResponseCode::FLUSH_DISK_TIMEOUT, "{answer:?}");
     let stored: SendMessageReplyHeader = answer.header().expect("it says where the message is");
@@ -220,8 +222,7 @@ fn a_send_that_takes_long_is_told_with_the_stage_that_took_its_time() {
     client.send(send_request("Slow", 0, b"slow", ""));
     until("it waits for the disk", || slow.has_struck() && queued(&node, "Slow") == 2);
     // What was stored before is dispatched when this is answered, so that only the disk is still waited for.
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(broker.dispatcher.send(Settle)).expect("the dispatcher lives");
+    block_on(broker.dispatcher.send(Settle)).expect("the dispatcher lives");
     clock.advance_ms(2_000);
     drop(slow);
     assert_eq!(client.receive().expect("an answer").code, 0);
@@ -250,8 +251,7 @@ fn what_was_delivered_and_never_came_to_the_disk_does_not_count_as_delivered_whe
     until("both are delivered", || queued(&node, "Level") == 1 && queued(&node, "Timed") == 1);
     let broken = arm(&files.join(format!("{:020}", 0)), Op::Flush, 0, EIO);
     drop(slow);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    assert!(runtime.block_on(node.ended()).is_err(), "the node ends");
+    assert!(block_on(node.ended()).is_err(), "the node ends");
     // The log as the disk has it.
     let flushed_to = log.flushed_to();
     drop((client, log, node, broken));

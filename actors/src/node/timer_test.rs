@@ -16,13 +16,13 @@ use troupemq_codec::request::{
 };
 use troupemq_codec::timer_record::{CHECKPOINT_BYTES, TimerCheckpoint};
 use troupemq_codec::{Command, ResponseCode, Text};
-use troupemq_store::ManualClock;
 use troupemq_store::tables::{TableFile, TimerMetricsTable};
+use troupemq_store::{Clock, ManualClock};
 
 use super::delivery_test::{NOW_MS, count};
 use crate::config::BrokerPart;
 use crate::node::NodeHandle;
-use crate::testing::{Client, request, start_broker, start_broker_at, stored, until, wait_for};
+use crate::testing::{Client, date_log, request, start_broker, start_broker_at, stored, until, wait_for};
 
 /// A broker that serves recalls.
 pub(super) fn start(dir: &Path, clock: &Arc<ManualClock>) -> NodeHandle {
@@ -407,6 +407,7 @@ fn a_timer_of_forty_days_comes_at_its_moment_though_the_log_is_kept_for_three() 
     for day in 1..=40 {
         let filler = "x".repeat(20_000);
         (0..4).for_each(|_| assert_eq!(client.produce("Filler", 0, filler.as_bytes(), "").code, 0));
+        date_log(dir.path(), clock.now_ms());
         if day % 10 == 3 {
             node.stop_and_wait().expect("a clean stop");
             node = start_with(dir.path(), &clock, short);

@@ -18,8 +18,11 @@ use troupemq_store::{ManualClock, StoreConfig};
 use super::delivery_test::{NOW_MS, count, start};
 use crate::config::BrokerConfig;
 use crate::golden::{Frame, conversation};
+use crate::heartbeat::ProducersOf;
 use crate::node::NodeHandle;
-use crate::testing::{Client, beat_request, request, send_request, start_broker_at, stored, until, wait_for};
+use crate::testing::{
+    Client, beat_request, block_on, request, send_request, start_broker_at, stored, until, wait_for,
+};
 
 pub(super) const OPS: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
 pub(super) const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
@@ -272,6 +275,9 @@ fn a_lost_producer_is_replaced_by_another_of_its_group_and_no_check_counts_befor
     let mut client = produce_for(&node, "Payers");
     let first = half(&mut client, "Q", "");
     drop(client);
+    let heartbeats = node.broker().unwrap().heartbeats.clone();
+    let all_gone = || block_on(heartbeats.send(ProducersOf(Text::from("Payers")))).unwrap().is_empty();
+    until("the broker knows that it is gone", all_gone);
     let mut stranger = produce_for(&node, "Others");
     let mut client = Client::of(&node);
     let mut younger = half_request("Younger", "");

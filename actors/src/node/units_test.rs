@@ -4,7 +4,6 @@
 //! Invariants:
 //! - every test has its own node, folder and ports.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use troupemq_codec::request::{
@@ -19,19 +18,16 @@ use troupemq_store::faults::{Op, arm, hold_up};
 use troupemq_store::timer::TIMER_TOPIC;
 
 use super::delivery_test::{NOW_MS, count, start};
-use super::end_to_end_test::{evict, refused};
+use super::end_to_end_test::refused;
 use super::transaction_test::{Question, end, half, produce_for};
 use crate::config::{NodeClock, NodeConfig};
 use crate::detour::HALF_TOPIC;
 use crate::node::Node;
-use crate::testing::{Client, request, small_broker, stored, until, wait_for};
+use crate::testing::{
+    Client, block_on, evict, first_segment, queue_dir, request, small_broker, stored, until, wait_for,
+};
 use crate::timer::Report;
 use crate::transaction::CountOpen;
-
-/// The folder of a queue.
-fn queue(dir: &Path, topic: &str, queue_id: i32) -> PathBuf {
-    dir.join("consumequeue").join(topic).join(queue_id.to_string())
-}
 
 fn level(level: i32) -> String {
     format!("DELAY\u{1}{level}\u{2}")
@@ -43,7 +39,7 @@ fn a_level_whose_units_the_disk_is_slow_to_read_holds_up_no_other_and_goes_on_wh
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    let held = hold_up(&queue(dir.path(), SCHEDULE_TOPIC, 0), Op::Read);
+    let held = hold_up(&queue_dir(dir.path(), SCHEDULE_TOPIC, 0), Op::Read);
     stored(&client.produce("Late", 0, b"one", &level(1)));
     stored(&client.produce("Late", 1, b"five", &level(2)));
     until("the disk is asked for the units of the first level", || held.has_struck());
@@ -61,7 +57,7 @@ fn a_level_whose_units_the_disk_cannot_read_holds_up_no_other_and_is_tried_again
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    let broken = arm(&queue(dir.path(), SCHEDULE_TOPIC, 0), Op::Read, 0, 5);
+    let broken = arm(&queue_dir(dir.path(), SCHEDULE_TOPIC, 0), Op::Read, 0, 5);
     for number in 0..3_u8 {
         stored(&client.produce("Late", 0, &[number], &level(1)));
     }
@@ -96,8 +92,8 @@ fn what_waits_in_levels_and_timers_is_delivered_after_a_start_that_finds_its_uni
         stored(&client.produce("Timed", 0, &number.to_be_bytes(), "TIMER_DELAY_MS\u{1}9000\u{2}"));
     }
     node.stop_and_wait().expect("a clean stop");
-    evict(&queue(dir.path(), SCHEDULE_TOPIC, 2));
-    evict(&queue(dir.path(), TIMER_TOPIC, 0));
+    evict(&queue_dir(dir.path(), SCHEDULE_TOPIC, 2));
+    evict(&queue_dir(dir.path(), TIMER_TOPIC, 0));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
     clock.advance_ms(10_000);
@@ -123,10 +119,9 @@ fn timers_whose_units_the_disk_is_slow_to_read_are_entered_when_they_are_there_a
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let timer = node.broker().expect("a broker").timer.clone();
-    let behind = || runtime.block_on(timer.send(Report)).expect("it lives").behind;
-    let held = hold_up(&queue(dir.path(), TIMER_TOPIC, 0), Op::Read);
+    let behind = || block_on(timer.send(Report)).expect("it lives").behind;
+    let held = hold_up(&queue_dir(dir.path(), TIMER_TOPIC, 0), Op::Read);
     stored(&client.produce("Timed", 0, b"late", "TIMER_DELAY_MS\u{1}2000\u{2}"));
     until("the disk is asked for its unit", || held.has_struck());
     clock.advance_ms(5_000);
@@ -147,12 +142,11 @@ fn timers_whose_units_the_disk_cannot_read_hold_up_none_that_is_entered_and_come
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
     let wait = "TIMER_DELAY_MS\u{1}2000\u{2}";
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let timer = node.broker().expect("a broker").timer.clone();
     stored(&client.produce("Timed", 0, b"entered", wait));
-    let behind = || runtime.block_on(timer.send(Report)).expect("it lives").behind;
+    let behind = || block_on(timer.send(Report)).expect("it lives").behind;
     until("the first is entered", || behind() == 0);
-    let broken = arm(&queue(dir.path(), TIMER_TOPIC, 0), Op::Read, 0, 5);
+    let broken = arm(&queue_dir(dir.path(), TIMER_TOPIC, 0), Op::Read, 0, 5);
     stored(&client.produce("Timed", 0, b"unreadable", wait));
     until("the disk refuses its unit", || broken.has_struck());
     clock.advance_ms(5_000);
@@ -203,7 +197,7 @@ fn a_look_up_of_units_that_the_disk_cannot_read_is_answered_with_their_file_and_
     for number in 0..3_u8 {
         stored(&client.produce("Found", 0, &[number], ""));
     }
-    let units = queue(dir.path(), "Found", 0);
+    let units = queue_dir(dir.path(), "Found", 0);
     for look_up in look_ups("Found") {
         let broken = arm(&units, Op::Read, 0, 5);
         let answer = client.call(look_up.clone());
@@ -224,7 +218,7 @@ fn a_look_up_of_units_that_the_disk_is_slow_to_read_keeps_nobody_else_waiting() 
     let mut client = Client::of(&node);
     stored(&client.produce("Found", 0, b"x", ""));
     for look_up in look_ups("Found") {
-        let held = hold_up(&queue(dir.path(), "Found", 0), Op::Read);
+        let held = hold_up(&queue_dir(dir.path(), "Found", 0), Op::Read);
         let mut waiting: Vec<Client> = (0..2).map(|_| Client::of(&node)).collect();
         waiting.iter_mut().for_each(|client| _ = client.send(look_up.clone()));
         until("the disk is asked", || held.has_struck());
@@ -249,10 +243,9 @@ fn a_half_message_whose_unit_the_disk_cannot_read_is_asked_about_when_it_can_and
     let mut client = Client::of(&node);
     let (decided, asked) = (half(&mut client, "Decided", ""), half(&mut client, "Asked", ""));
     let mut producer = produce_for(&node, "Payers");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let checker = node.broker().expect("a broker").transactions.clone();
-    until("both are taken in", || runtime.block_on(checker.send(CountOpen)).expect("it lives") == 2);
-    let broken = arm(&queue(dir.path(), HALF_TOPIC, 0), Op::Read, 0, 5);
+    until("both are taken in", || block_on(checker.send(CountOpen)).expect("it lives") == 2);
+    let broken = arm(&queue_dir(dir.path(), HALF_TOPIC, 0), Op::Read, 0, 5);
     clock.advance_ms(30_000);
     until("a round looks at it", || broken.has_struck());
     assert_eq!(end(&mut client, decided, TRANSACTION_COMMIT).code, 0);
@@ -281,7 +274,7 @@ fn a_start_that_cannot_read_which_transactions_are_done_is_refused_and_none_is_d
         stored(&client.produce("Fill", 0, &[1; 1_000_000], ""));
     }
     node.stop_and_wait().expect("a clean stop");
-    let first = dir.path().join("commitlog").join(format!("{:020}", 0));
+    let first = first_segment(dir.path());
     let broken = arm(&first, Op::Read, 0, 5);
     let config = NodeConfig { clock: NodeClock(clock.clone()), ..small_broker(dir.path()) };
     let refusal = Node::start(config).expect_err("it is not known what is done").to_string();

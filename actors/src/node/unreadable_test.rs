@@ -3,42 +3,35 @@
 //! Invariants:
 //! - every test has its own node, folder and ports.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::request::{QueryMessage, QueryMessageHeader};
-use troupemq_store::faults::{Op, arm};
+use troupemq_store::faults::{Op, arm, forget, hold_up};
 use troupemq_store::{Clock, ManualClock};
 
 use super::delivery_test::{NOW_MS, count, start};
-use super::end_to_end_test::{evict, found, refused, with_cold_log};
+use super::end_to_end_test::{found, refused, with_cold_log};
 use crate::node::Node;
-use crate::testing::{Client, request, small_broker, start_broker, stored, until, wait_for};
+use crate::testing::{
+    Client, block_on, evict, first_segment, queue_dir, request, small_broker, start_broker, stored, until,
+    wait_for,
+};
 use crate::timer::Report;
-
-/// The first segment of the log of a broker.
-fn first_segment(dir: &Path) -> std::path::PathBuf {
-    dir.join("commitlog").join(format!("{:020}", 0))
-}
 
 #[test]
 fn what_the_disk_cannot_read_is_an_answer_that_names_it_and_the_node_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("commitlog");
-    let first = log.join(format!("{:020}", 0));
+    let first = first_segment(dir.path());
     let node = with_cold_log(dir.path());
     let disk = std::fs::OpenOptions::new().write(true).open(&first).unwrap();
-    let broker = node.broker().unwrap().clone();
     let mut client = Client::of(&node);
-    // Some file systems keep everything in memory; then nothing is read from the disk.
-    if !broker.log.is_resident(13_000_000, 1_000_000) {
-        let broken = arm(&log, Op::Read, 0, 5);
-        let answer = client.pull("Cold", 0, 13, "*");
-        refused(&answer, ResponseCode::SYSTEM_ERROR, &format!("cannot read {}: ", first.display()));
-        drop(broken);
-        assert_eq!(found(&client.pull("Cold", 0, 13, "*")).1.len(), 1, "the disk reads again");
-    }
+    let broken = arm(&log, Op::Read, 0, 5);
+    let answer = client.pull("Cold", 0, 13, "*");
+    refused(&answer, ResponseCode::SYSTEM_ERROR, &format!("cannot read {}: ", first.display()));
+    drop(broken);
+    assert_eq!(found(&client.pull("Cold", 0, 13, "*")).1.len(), 1, "the disk reads again");
     // Somebody cuts the file while it is mapped.
     disk.set_len(16_000_000).unwrap();
     let answer = client.pull("Cold", 0, 17, "*");
@@ -60,25 +53,22 @@ fn units_that_the_disk_cannot_read_are_an_answer_that_names_their_file() {
     }
     node.stop_and_wait().expect("a clean stop");
     drop((node, client));
-    let queue = dir.path().join("consumequeue/Units/0");
+    let queue = queue_dir(dir.path(), "Units", 0);
     evict(&queue);
     let node = start_broker(dir.path());
     let broker = node.broker().unwrap().clone();
     let mut client = Client::of(&node);
-    let topic = broker.directory.topic("Units").unwrap();
-    let units = broker.directory.queue(&topic, 0, &broker.queues).unwrap().unwrap().units.clone();
-    // Some file systems keep everything in memory; then nothing is read from the disk.
-    if !units.was_resident(300, 1, 0) {
-        let broken = arm(&queue, Op::Read, 0, 5);
-        let answer = client.pull("Units", 0, 300, "*");
-        let file = queue.join(format!("{:020}", 0));
-        refused(&answer, ResponseCode::SYSTEM_ERROR, &format!("cannot read {}: ", file.display()));
-        drop(broken);
-        assert_eq!(broker.stats.read().cold_pulls, 1);
-    }
+    let broken = arm(&queue, Op::Read, 0, 5);
+    let answer = client.pull("Units", 0, 300, "*");
+    let file = queue.join(format!("{:020}", 0));
+    refused(&answer, ResponseCode::SYSTEM_ERROR, &format!("cannot read {}: ", file.display()));
+    assert_eq!(broker.stats.read().cold_pulls, 1);
+    drop(broken);
+    let forgotten = forget(&queue);
     let (header, messages) = found(&client.pull("Units", 0, 300, "*"));
     assert_eq!((header.next_offset, &messages[0].body[..]), (332, &300_u16.to_be_bytes()[..]));
-    assert!(units.was_resident(300, 32, 0));
+    assert_eq!(broker.stats.read().cold_pulls, 2);
+    assert!(forgotten.seen() > 0, "they were read through the file");
 }
 
 #[test]
@@ -87,19 +77,23 @@ fn what_this_node_wrote_and_the_system_has_evicted_is_read_where_waiting_is_allo
     let mut config = small_broker(dir.path());
     config.broker.as_mut().unwrap().store.log_segment_bytes = 20 << 20;
     let node = Node::start(config).unwrap();
+    // What the disk does not have of the queue, the system keeps.
+    let _unflushed = hold_up(&dir.path().join("consumequeue"), Op::Flush);
     let mut client = Client::of(&node);
     // More than what counts as in memory because it was written last.
     for at in 0..90_u8 {
         stored(&client.produce("Own", 0, &[at; 1_000_000], ""));
     }
-    evict(&dir.path().join("commitlog"));
+    let log = dir.path().join("commitlog");
+    evict(&log);
+    let forgotten = forget(&log);
     let broker = node.broker().unwrap().clone();
-    let is_cold = !broker.log.is_resident(5_000_000, 1_000_000);
     let (_, messages) = found(&client.pull("Own", 0, 5, "*"));
     assert_eq!(messages[0].body[..], [5; 1_000_000]);
-    assert_eq!(broker.stats.read().cold_pulls, u64::from(is_cold));
+    assert_eq!(broker.stats.read().cold_pulls, 1);
+    assert!(forgotten.seen() > 0, "it was read through the file");
     assert_eq!(found(&client.pull("Own", 0, 89, "*")).1.len(), 1);
-    assert_eq!(broker.stats.read().cold_pulls, u64::from(is_cold), "the end is in memory");
+    assert_eq!(broker.stats.read().cold_pulls, 1, "the end is in memory");
 }
 
 /// Two messages wait, of which the disk cannot read the first for a while.
@@ -156,9 +150,8 @@ fn a_timer_that_the_disk_never_reads_is_given_up_when_no_message_would_be_kept_s
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let timer = node.broker().expect("a broker").timer.clone();
-    let report = || runtime.block_on(timer.send(Report)).expect("it lives");
+    let report = || block_on(timer.send(Report)).expect("it lives");
     stored(&client.produce("Late", 0, b"first", "TIMER_DELAY_MS\u{1}2000\u{2}"));
     until("it is entered", || report().behind == 0);
     for _ in 0..9 {
