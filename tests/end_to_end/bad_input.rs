@@ -5,7 +5,7 @@
 
 use std::net::TcpListener;
 
-use crate::daemon::{Daemon, refused, run, store};
+use crate::daemon::{Daemon, refused, run, silent_address, store};
 
 #[test]
 fn an_unknown_setting_is_refused_with_the_nearest_one() {
@@ -46,8 +46,7 @@ fn two_processes_never_share_a_store() {
 
 #[test]
 fn a_command_without_a_cluster_says_where_it_looked() {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let address = free.expect("there is a free port");
+    let (_kept, address) = silent_address();
     let ended = run(&format!("produce -n {address} -t t hello"), "");
     assert_eq!(ended.code, Some(3));
     assert!(ended.stderr.contains(&format!("cannot connect to {address}")), "{}", ended.stderr);

@@ -203,14 +203,24 @@ async fn a_message_for_later_is_recalled_by_its_handle() {
     let (broker, client) = start_with(|settings| settings.recall_message_enable = true).await;
     let producer = client.producer("p").start().await.unwrap();
     let mut all = client.consumer("g").subscribe("later", "*").from_first().stream().await.unwrap();
-    let later = |body: &'static str| Message::new("later", body).deliver_after(Duration::from_secs(2));
-    let recalled = producer.send(later("recalled")).await.unwrap();
-    let handle = recalled.recall_handle.expect("a message for later has a handle");
-    producer.send(later("kept")).await.unwrap();
-    producer.recall("later", &handle).await.unwrap();
-    let delivery = timeout(LIMIT, all.next()).await.expect("in time").unwrap().unwrap();
-    assert_eq!(text(delivery.message()), "kept");
-    delivery.ack().await.unwrap();
+    let later = |body: String, after| Message::new("later", body).deliver_after(Duration::from_secs(after));
+    // On a slow machine one or the other comes before it is recalled.
+    let (mut after, mut handle) = (2, String::new());
+    let mut is_recalled = false;
+    while !is_recalled {
+        let sent = producer.send(later(format!("recalled {after}"), after)).await.unwrap();
+        handle = sent.recall_handle.expect("a message for later has a handle");
+        is_recalled = producer.recall("later", &handle).await.is_ok();
+        after *= 2;
+    }
+    producer.send(later("kept".to_owned(), after)).await.unwrap();
+    let mut came = String::new();
+    while came != "kept" {
+        let delivery = timeout(LIMIT, all.next()).await.expect("in time").unwrap().unwrap();
+        came = text(delivery.message());
+        assert_ne!(came, format!("recalled {}", after / 2));
+        delivery.ack().await.unwrap();
+    }
     let garbled = producer.recall("later", "no handle").await.unwrap_err();
     assert!(garbled.to_string().contains("\"no handle\" is no handle"), "{garbled}");
     let elsewhere = producer.recall("another", &handle).await.unwrap_err();

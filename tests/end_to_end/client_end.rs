@@ -4,6 +4,7 @@
 //! - limits of the client that a test is about are an hour, so that a wait for the wrong thing is a failure.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,19 +26,24 @@ const FOR_EVER: Duration = Duration::from_secs(3600);
 /// Long enough for a future to be on its way, which none of these tests needs it to be.
 const HALF_WAY: Duration = Duration::from_millis(20);
 
-/// A broker behind a proxy that loses the first request of a kind, and a client of it.
-async fn loses_the_first(code: i32) -> (Behind, Client) {
-    let seen = AtomicUsize::new(0);
-    let behind = Behind::start(move |command| {
-        match command.code == code && seen.fetch_add(1, Ordering::SeqCst) == 0 {
+/// Loses the first request of a kind, and how many of it came.
+fn loses_the_first(code: i32) -> (impl Fn(&Command) -> Verdict + Send + Sync, Arc<AtomicUsize>) {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counting = seen.clone();
+    let judge =
+        move |command: &Command| match command.code == code && counting.fetch_add(1, Ordering::SeqCst) == 0 {
             true => Verdict::Lose,
             false => Verdict::Pass,
-        }
-    });
-    let behind = behind.await;
-    let client = behind.client().await;
-    client.create_topic("t", 1).await.expect("the broker serves");
-    (behind, client)
+        };
+    (judge, seen)
+}
+
+/// Drops a future when its request was lost.
+async fn dropped_when_lost<T: Debug>(seen: &AtomicUsize, future: impl Future<Output = T>) {
+    tokio::select! {
+        ended = future => panic!("nobody answers it: {ended:?}"),
+        () = until("it is on its way", async || seen.load(Ordering::SeqCst) > 0) => {}
+    }
 }
 
 /// Drops a future when it has waited for a while.
@@ -215,10 +221,13 @@ async fn after_its_end_a_client_begins_nothing_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_is_dropped_half_way_disturbs_nobody() {
-    let (behind, client) = loses_the_first(SendBatchMessage::CODE).await;
+    let (judge, seen) = loses_the_first(SendBatchMessage::CODE);
+    let behind = Behind::start(judge).await;
+    let client = behind.client().await;
+    client.create_topic("t", 1).await.unwrap();
     let producer = client.producer("p").send_timeout(FOR_EVER).start().await.unwrap();
     let batch = [Message::new("t", "one"), Message::new("t", "two")];
-    dropped_half_way(producer.send_batch(&batch)).await;
+    dropped_when_lost(&seen, producer.send_batch(&batch)).await;
     let receipt = timeout(LIMIT, producer.send_batch(&batch)).await.expect("in time").unwrap();
     assert_eq!(receipt.queue_offset, 0, "the first was lost");
     behind.broker.shutdown().await.unwrap();
@@ -226,27 +235,21 @@ async fn a_batch_that_is_dropped_half_way_disturbs_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_is_dropped_half_way_is_decided_by_its_checker() {
-    let seen = AtomicUsize::new(0);
     let quick = |settings: &mut troupemq::BrokerConfig| {
         settings.transaction_time_out = 50;
         settings.transaction_check_interval = 50;
         // A slow machine may need many.
         settings.transaction_check_max = 1000;
     };
-    let loses = move |command: &Command| match command.code == SendMessageV2::CODE
-        && seen.fetch_add(1, Ordering::SeqCst) == 0
-    {
-        true => Verdict::Lose,
-        false => Verdict::Pass,
-    };
+    let (judge, seen) = loses_the_first(SendMessageV2::CODE);
     let any = ([127, 0, 0, 1], 0);
     let behind =
-        Behind::start_with(loses, |builder| builder.listen_as_name_server(any).settings(quick)).await;
+        Behind::start_with(judge, |builder| builder.listen_as_name_server(any).settings(quick)).await;
     let client = behind.client().await;
     client.create_topic("t", 1).await.unwrap();
     let producer = client.producer("p").send_timeout(FOR_EVER).checker(|_| async { Decision::Commit });
     let producer = producer.start().await.unwrap();
-    dropped_half_way(producer.begin(Message::new("t", "lost"))).await;
+    dropped_when_lost(&seen, producer.begin(Message::new("t", "lost"))).await;
     let begun = timeout(LIMIT, producer.begin(Message::new("t", "kept"))).await.expect("in time").unwrap();
     // Never polled: the decision has not left.
     drop(begun.commit());

@@ -16,7 +16,7 @@ use troupemq_codec::Command;
 use troupemq_codec::Request;
 use troupemq_codec::request::SendMessageV2;
 
-use crate::client_trouble::{pair, until_the_bad_one_is_avoided};
+use crate::client_trouble::{judged_pair, pair, until_the_bad_one_is_avoided};
 use crate::daemon::{LIMIT, until};
 use crate::proxy::{Behind, Verdict};
 
@@ -292,18 +292,27 @@ async fn a_broker_that_refuses_because_of_itself_is_avoided() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_refused_for_what_it_is_goes_to_no_other_broker() {
-    let judge = |command: &Command| match command.code == SendMessageV2::CODE {
+    let came = Arc::new(AtomicUsize::new(0));
+    let (at_good, at_bad) = (came.clone(), came.clone());
+    let is_send = |command: &Command| command.code == SendMessageV2::CODE;
+    let takes = move |command: &Command| {
+        at_good.fetch_add(usize::from(is_send(command)), Ordering::SeqCst);
+        Verdict::Pass
+    };
+    let refuses = move |command: &Command| match is_send(command) {
         true => {
+            at_bad.fetch_add(1, Ordering::SeqCst);
             let refusal = Command::response(ResponseCode::MESSAGE_ILLEGAL).with_remark("too long");
             Verdict::Answer(refusal)
         }
         false => Verdict::Pass,
     };
-    let (good, bad, client) = pair(judge).await;
-    let producer = client.producer("p").retries(9).start().await.unwrap();
-    let mut refusals = 0;
-    // One of two brokers refuses, and is not avoided for it: of eight, by two in turn, it gets four.
-    for _ in 0..8 {
+    let (good, bad, client) = judged_pair(takes, refuses).await;
+    let producer = client.producer("p").retries(9).send_timeout(LIMIT).start().await.unwrap();
+    let (mut sent, mut refusals) = (0, 0);
+    // One of two brokers refuses, and is not avoided for it.
+    while refusals < 4 {
+        sent += 1;
         match producer.send(Message::new("both", "x")).await {
             Ok(receipt) => assert_eq!(receipt.queue.broker_name, "good"),
             Err(error) => {
@@ -312,7 +321,7 @@ async fn a_message_that_is_refused_for_what_it_is_goes_to_no_other_broker() {
             }
         }
     }
-    assert_eq!(refusals, 4);
+    assert_eq!(came.load(Ordering::SeqCst), sent, "each was tried once");
     for broker in [bad.broker, good.broker] {
         broker.shutdown().await.unwrap();
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Limit of every wait of a test.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until something holds.
 pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
@@ -31,6 +31,14 @@ pub(crate) struct Daemon {
     pub(crate) greeting: Vec<String>,
     pub(crate) name_server: Option<SocketAddr>,
     pub(crate) broker: Option<SocketAddr>,
+}
+
+/// An address at which nobody listens, and where nobody else can as long as it is kept.
+pub(crate) fn silent_address() -> (tokio::net::TcpSocket, SocketAddr) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = socket.local_addr().expect("it is bound");
+    (socket, address)
 }
 
 /// What a command printed and how it ended.
@@ -171,11 +179,12 @@ impl Daemon {
         kill_process(Pid::from_child(&self.process), signal).expect("the process is there");
     }
 
-    /// Memory of the process, in bytes.
-    pub(crate) fn resident_bytes(&self) -> usize {
+    /// Memory of the process alone, in bytes: what it has of its files is the system's, which lends it as it likes.
+    pub(crate) fn own_bytes(&self) -> usize {
         let path = format!("/proc/{}/status", self.process.id());
         let status = std::fs::read_to_string(path).expect("the process is there");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a process has memory");
         let kib = line.trim().trim_end_matches(" kB").parse::<usize>();
         kib.expect("a number") * 1024
     }

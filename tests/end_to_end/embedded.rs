@@ -3,10 +3,8 @@
 //! Invariants:
 //! - every test has brokers of its own in temporary folders, so tests run side by side.
 
-use std::time::Duration;
-
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use troupemq::embedded::cast::{AllTopics, QueueReading, TellQueue, TellRates};
 use troupemq::{
     Broker, Client, ClientError, Compression, Deliveries, FlushMode, Message, Producer, PullRequest,
@@ -254,26 +252,6 @@ async fn the_cast_is_reachable_by_typed_addresses() {
     let rates = broker.statistics::<TellRates>().send(TellRates).await.unwrap();
     assert_eq!(rates.now.puts, 1);
     broker.shutdown().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_broker_starts_and_stops_in_no_time() {
-    let mut taken = Vec::new();
-    for _ in 0..5 {
-        let begun = Instant::now();
-        let broker = start().await;
-        let started = begun.elapsed();
-        let producer = broker.producer("p").start().await.unwrap();
-        producer.send(Message::new("t", "x")).await.unwrap();
-        let begun = Instant::now();
-        broker.shutdown().await.unwrap();
-        taken.push((started, begun.elapsed()));
-    }
-    let started = taken.iter().map(|(started, _)| *started).min().unwrap();
-    let stopped = taken.iter().map(|(_, stopped)| *stopped).min().unwrap();
-    // The best of a few: this machine has other work. Release builds are held to 10 ms and 100 ms by the bench.
-    assert!(started < Duration::from_millis(100), "start: {taken:?}");
-    assert!(stopped < Duration::from_millis(100), "shutdown: {taken:?}");
 }
 
 /// What this process has open or mapped below a folder.

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - what they print on standard output is the same with and without.
 
-use crate::daemon::{Daemon, Ended, done, failed, run, run_with_file, store};
+use crate::daemon::{Daemon, Ended, done, failed, run, run_with_file, silent_address, store};
 use crate::waiting::give_up;
 
 /// The lines about how far a command is.
@@ -46,11 +46,7 @@ fn long_commands_tell_percents_off_a_terminal() {
 
 #[test]
 fn every_name_server_that_is_down_is_named_with_its_cause() {
-    let free = || {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        listener.local_addr().expect("it is bound")
-    };
-    let (one, other) = (free(), free());
+    let ((_kept, one), (_kept_too, other)) = (silent_address(), silent_address());
     let (code, why) = failed(&format!("topic list -n {one};{other}"));
     assert_eq!(code, Some(3), "{why}");
     assert!(why.contains("no name server answers: "), "{why}");
