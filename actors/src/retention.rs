@@ -290,6 +290,13 @@ mod tests {
         open(small_files(killed.path()), Arc::new(ManualClock::at(0))).expect("what a kill leaves opens")
     }
 
+    /// Log offset at which the oldest file of the log begins.
+    fn first_file(dir: &Path) -> u64 {
+        let files = std::fs::read_dir(dir.join("commitlog")).expect("the log has a folder");
+        let names = files.map(|file| file.expect("the folder can be read").file_name());
+        names.filter_map(|name| name.to_str()?.parse().ok()).min().expect("a log has a file")
+    }
+
     #[test]
     fn a_topic_that_was_deleted_at_rest_stays_away_after_a_kill() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -314,6 +321,8 @@ mod tests {
         assert!(upkeep.reader.min_offset() > 0);
         drop(held);
         until("the queues are behind", || upkeep.keeper.is_behind());
+        // What a kill leaves is copied file by file, so none may go meanwhile.
+        until("no file is left of what is old", || first_file(dir.path()) == upkeep.reader.min_offset());
         let before = after_a_kill(dir.path());
         assert!(
             !before.report.was_rebuilt,
