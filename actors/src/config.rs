@@ -20,6 +20,9 @@ use troupemq_store::{Clock, StoreConfig, SystemClock};
 use crate::name_server::NameServerConfig;
 use crate::settings::Behaviour;
 
+/// Name of the region of a broker that is given none.
+pub(crate) const DEFAULT_REGION: &str = "DefaultRegion";
+
 /// Everything a node needs to start. Each part may be absent.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
@@ -517,7 +520,7 @@ impl Default for BrokerConfig {
             lite_pull_message_enable: true,
             slave_read_enable: false,
             trace_on: true,
-            region_id: "DefaultRegion".to_owned(),
+            region_id: DEFAULT_REGION.to_owned(),
             max_transfer_count_on_message_in_memory: 32,
             max_transfer_bytes_on_message_in_memory: 256 << 10,
             max_transfer_count_on_message_in_disk: 8,

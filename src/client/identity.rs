@@ -53,17 +53,9 @@ impl Identity {
 
     /// New unique ids for messages of one moment.
     pub(crate) fn message_ids(&self, now_ms: i64) -> impl Fn() -> UniqueIdText {
-        let month_ms = month_ms(now_ms);
-        move || {
-            let id = UniqueId {
-                ip: self.ip,
-                process_id: self.process_id,
-                hash: self.hash,
-                month_ms,
-                counter: self.counter.fetch_add(1, Ordering::Relaxed),
-            };
-            id.text()
-        }
+        let Identity { ip, process_id, hash, .. } = *self;
+        let first = UniqueId { ip, process_id, hash, month_ms: month_ms(now_ms), counter: 0 }.text();
+        move || first.with_counter(self.counter.fetch_add(1, Ordering::Relaxed))
     }
 }
 

@@ -87,6 +87,8 @@ pub(crate) struct Link {
     unanswered: Arc<AtomicUsize>,
     /// What takes answers off the connection; it ends with its runtime.
     task: AbortHandle,
+    /// Whether it leads to a broker in this process.
+    is_near: bool,
 }
 
 impl Link {
@@ -115,7 +117,7 @@ impl Link {
         let (address, next_opaque) = (wire.address.clone(), wire.next_opaque.clone());
         let (ending, unanswered) = (wire.ending.clone(), wire.unanswered.clone());
         let task = tokio::spawn(wire.run(reader, writer)).abort_handle();
-        Link { address, orders, next_opaque, credentials: None, ending, unanswered, task }
+        Link { address, orders, next_opaque, credentials: None, ending, unanswered, task, is_near: false }
     }
 
     /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
@@ -146,7 +148,13 @@ impl Link {
             credentials: None,
             ending: Arc::new(OnceLock::from("the broker has ended".to_owned())),
             unanswered: Arc::default(),
+            is_near: true,
         })
+    }
+
+    /// Whether a send over it names group and broker: one in this process asks for neither where no frame is written.
+    pub(crate) fn needs_names(&self) -> bool {
+        !self.is_near || self.credentials.is_some()
     }
 
     /// The same, and requests are signed.
@@ -188,28 +196,44 @@ impl Link {
         self.exchange(R::NAME, order, answer, limits)
     }
 
-    /// Sends a message, or a batch, from a moment on, which is now, and waits until another for where it is stored.
-    pub(crate) async fn send(
+    /// Sends a message, or a batch, from a moment on, which is now, and waits until another for where it is stored. It is
+    /// handed over at once: the header, which is large, need not be kept for this call.
+    pub(crate) fn send<'a>(
+        &'a self,
+        header: SendMessageV2Header,
+        body: Bytes,
+        limits: (Instant, Instant),
+    ) -> impl Future<Output = Result<(ResponseCode, Stored), ClientError>> + use<'a> {
+        let is_batch = header.is_batch == Some(true);
+        let request = if is_batch { SendBatchMessage::NAME } else { SendMessageV2::NAME };
+        let exchange = if self.credentials.is_none() {
+            let (waiter, answer) = oneshot::channel();
+            let order = Outgoing::Send(SendOrder { header, body, waiter });
+            Ok(self.exchange(request, order, answer, limits))
+        } else {
+            Err(Box::pin(self.send_signed(header, body, limits)))
+        };
+        async move {
+            let sent = match exchange {
+                Ok(exchange) => exchange.await?,
+                Err(signed) => signed.await?,
+            };
+            self.stored(request, sent)
+        }
+    }
+
+    /// The same as a command: a signature is over the fields of one.
+    async fn send_signed(
         &self,
         header: SendMessageV2Header,
         body: Bytes,
         limits: (Instant, Instant),
-    ) -> Result<(ResponseCode, Stored), ClientError> {
-        let is_batch = header.is_batch == Some(true);
-        let request = if is_batch { SendBatchMessage::NAME } else { SendMessageV2::NAME };
-        let sent = if self.credentials.is_none() {
-            let (waiter, answer) = oneshot::channel();
-            let order = Outgoing::Send(SendOrder { header, body, waiter });
-            self.exchange(request, order, answer, limits).await?
-        } else {
-            // A signature is over the fields of a command.
-            let signed = match is_batch {
-                true => self.call_until::<SendBatchMessage>(&header, body, limits).await,
-                false => self.call_until::<SendMessageV2>(&header, body, limits).await,
-            };
-            Sent::of(&signed?, &HOME)
+    ) -> Result<Result<Sent, CodecError>, ClientError> {
+        let signed = match header.is_batch == Some(true) {
+            true => self.call_until::<SendBatchMessage>(&header, body, limits).await,
+            false => self.call_until::<SendMessageV2>(&header, body, limits).await,
         };
-        self.stored(request, sent)
+        Ok(Sent::of(&signed?, &HOME))
     }
 
     /// Sends the reply to a message, and waits for where it is stored.

@@ -42,6 +42,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RETRIES: usize = 2;
 /// Smallest body that is compressed.
 const COMPRESS_FROM_BYTES: usize = 4096;
+/// What is so of a send that was done.
+const LEFT_ITS_RECEIPT: &str = "a send that was done left its receipt";
 /// What a send wishes the template of a topic made on demand to be.
 const TEMPLATE_TOPIC: Text = Text::from_static("TBW102");
 
@@ -239,7 +241,7 @@ impl Producer {
     /// makes it, [`ClientError::Refused`], or what stood in the way of the last try: after [`ClientError::TimedOut`]
     /// and [`ClientError::Disconnected`] the message may be stored all the same.
     pub async fn send(&self, message: Message) -> Result<SendReceipt, ClientError> {
-        self.send_flagged(message, 0).await
+        self.send_ready(self.state.ready(message, 0)?).await
     }
 
     /// Sends messages of one topic in one request: they get consecutive places in one queue. RocketMQ: `send` of a
@@ -268,11 +270,12 @@ impl Producer {
                 self.send_once(&mut ready, (&route, queue), limits).await
             };
             match sent.await {
+                Ok(()) => return Ok(ready.receipt.expect(LEFT_ITS_RECEIPT)),
                 Err(error) if tries > 0 && may_retry(&error) && Instant::now() + RETRY_PAUSE < deadline => {
                     tries -= 1;
                     sleep(RETRY_PAUSE).await;
                 }
-                outcome => return outcome,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -389,14 +392,14 @@ impl Producer {
         hub.meet(strangers).await;
     }
 
-    async fn send_ready(&self, mut ready: Ready) -> Result<SendReceipt, ClientError> {
+    async fn send_ready(&self, mut ready: Box<Ready>) -> Result<SendReceipt, ClientError> {
         let mut limits = self.limits();
         let mut avoided: Option<Text> = None;
         let mut tries = self.state.retries;
         loop {
             let Failed { broker, error } =
                 match self.send_somewhere(&mut ready, avoided.as_ref(), limits).await {
-                    Ok(receipt) => return Ok(receipt),
+                    Ok(()) => return Ok(ready.receipt.expect(LEFT_ITS_RECEIPT)),
                     Err(failed) => failed,
                 };
             if tries == 0 || !may_retry(&error) || Instant::now() + RETRY_PAUSE >= limits.1 {
@@ -420,7 +423,7 @@ impl Producer {
         ready: &mut Ready,
         avoided: Option<&Text>,
         (now, deadline): (Instant, Instant),
-    ) -> Result<SendReceipt, Failed> {
+    ) -> Result<(), Failed> {
         let nowhere = |error| Failed { broker: None, error };
         // What a name server takes is not the broker's fault.
         let (route, begun) = match self.known_route(&ready.topic, now) {
@@ -443,22 +446,28 @@ impl Producer {
         outcome.map_err(|error| Failed { broker: Some(broker.clone()), error })
     }
 
-    /// One try on a queue; what is ready is told its ids once.
+    /// One try on a queue; what is ready is told its ids once, and where it went.
     async fn send_once(
         &self,
         ready: &mut Ready,
         (route, queue): (&Route, &Queue),
         limits: (Instant, Instant),
-    ) -> Result<SendReceipt, ClientError> {
+    ) -> Result<(), ClientError> {
         let link = self.link(route, queue, limits.1).await?;
         let begun_ms = self.state.tracer.as_ref().map(|_| epoch_ms());
-        let (code, mut stored) = link.send(self.header(ready, queue), ready.body.clone(), limits).await?;
+        // Names that all messages share would be counted by two processors, one waiting for the other.
+        let header = match link.needs_names() {
+            true => self.header(ready, queue),
+            false => self.header_with(ready, queue.queue_id, (Text::default(), None)),
+        };
+        let (code, mut stored) = link.send(header, ready.body.clone(), limits).await?;
         let region = stored.region.take();
         let receipt = receipt(std::mem::take(&mut ready.ids), queue, (code, stored));
         if let (Some(tracer), Some(region), Some(begun_ms)) = (&self.state.tracer, region, begun_ms) {
             trace_sent(tracer, ready, &receipt, (region, link.address(), begun_ms));
         }
-        Ok(receipt)
+        ready.receipt = Some(receipt);
+        Ok(())
     }
 
     /// Now, and until when a send may take.
@@ -528,12 +537,22 @@ impl Producer {
     }
 
     fn header(&self, ready: &Ready, queue: &Queue) -> SendMessageV2Header {
+        let names = (self.state.group.clone(), Some(queue.broker_name.clone()));
+        self.header_with(ready, queue.queue_id, names)
+    }
+
+    fn header_with(
+        &self,
+        ready: &Ready,
+        queue_id: i32,
+        (producer_group, broker_name): (Text, Option<Text>),
+    ) -> SendMessageV2Header {
         SendMessageV2Header {
-            producer_group: self.state.group.clone(),
+            producer_group,
             topic: ready.topic.clone(),
             default_topic: TEMPLATE_TOPIC,
             default_topic_queues: TEMPLATE_QUEUES_MAX,
-            queue_id: queue.queue_id,
+            queue_id,
             sys_flag: ready.sys_flag,
             born_timestamp_ms: ready.made_ms,
             flag: ready.flag,
@@ -541,7 +560,7 @@ impl Producer {
             reconsume_times: Some(0),
             unit_mode: Some(false),
             is_batch: Some(ready.is_batch),
-            broker_name: Some(queue.broker_name.clone()),
+            broker_name,
             ..Default::default()
         }
     }

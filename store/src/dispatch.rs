@@ -34,7 +34,7 @@ use crate::commit_log::numbering::{LightPlace, Numbers};
 use crate::config::StoreConfig;
 use crate::consume_queue::{ConsumeQueue, ExtensionUnit, Put, QueueKind, QueueTable, Unit};
 use crate::error::StoreError;
-use crate::index::{Durable, IndexReader, IndexWriter, Keys};
+use crate::index::{Durable, IndexReader, IndexWriter, key_hashes};
 use crate::light;
 use crate::retention::SpaceGuard;
 
@@ -42,6 +42,10 @@ pub use self::rebuild::Rebuilt;
 
 /// Topic whose units carry the time of delivery instead of tags.
 pub const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
+
+/// Queues of a batch that are told one after the other, each of all its records. A batch has no queue twice as long as
+/// it has so few.
+const QUEUES_APART_MAX: usize = 8;
 
 /// Writes the queues and the index.
 #[derive(Debug)]
@@ -152,23 +156,16 @@ impl DispatchWriter {
     fn place(&mut self, batch: &AppendBatch, appended: &Appended) -> Result<(), StoreError> {
         let stored = batch.records.get(..appended.records).unwrap_or(&batch.records);
         // All units first: consumers wait for these, nobody waits for the index.
-        for record in stored.iter().filter(|record| record.advance > 0) {
-            self.put_unit(record, batch.queue_of(record), batch.bytes_of(record))?;
-        }
+        self.put_units(batch, stored)?;
         for numbered in &batch.numbered {
             if let (Numbers::Light(places), Some(record)) = (&numbered.numbers, stored.get(numbered.record)) {
                 self.put_light(record, places, batch.bytes_of(record))?;
             }
         }
-        let indexed = if self.index.is_some() { stored } else { &[] };
-        for record in indexed {
-            let Some(seen) = Glance::at(batch.bytes_of(record)) else { continue };
-            let [unique_key, keys] = glance::keys(seen.properties);
-            let (log_offset, store_timestamp_ms) = (record.log_offset, seen.store_timestamp_ms);
-            let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
-            self.gather_keys(batch.queue_of(record), seen.sys_flag, &keys)?;
+        if self.index.is_some() {
+            self.gather_all(batch, stored.len())?;
+            self.put_gathered()?;
         }
-        self.put_gathered()?;
         self.reached(appended.to);
         Ok(())
     }
@@ -205,9 +202,8 @@ impl DispatchWriter {
     fn put_keys_of(&mut self, record: &RecordView<'_>, queue: &ConsumeQueue) -> Result<(), StoreError> {
         let log_offset = record.log_offset().cast_unsigned();
         let [unique_key, keys] = glance::keys(record.properties().as_bytes());
-        let store_timestamp_ms = record.store_timestamp_ms();
-        let keys = Keys { unique_key, keys, log_offset, store_timestamp_ms };
-        self.gather_keys(queue, record.sys_flag(), &keys)?;
+        let hashes = key_hashes(queue.key_seed(), unique_key, keys);
+        self.gather_keys(hashes, record.sys_flag(), (log_offset, record.store_timestamp_ms()))?;
         self.put_gathered()?;
         let log_end = log_offset + record.total_size() as u64;
         self.reached(log_end.max(self.dispatched_to()));
@@ -223,15 +219,32 @@ impl DispatchWriter {
         self.flusher.dispatched_to.fetch_max(log_end, Ordering::AcqRel);
     }
 
+    /// Tells the queues of the records of a batch. Each of a few queues is told of its own at once.
+    #[inline]
+    fn put_units(&self, batch: &AppendBatch, stored: &[PendingRecord]) -> Result<(), StoreError> {
+        let mut visible = stored.iter().filter(|record| record.advance > 0);
+        let is_plain = |queue: &Arc<ConsumeQueue>| queue.kind() == QueueKind::Plain && !queue.is_schedule();
+        if self.extends || batch.queues.len() > QUEUES_APART_MAX || !batch.queues.iter().all(is_plain) {
+            return visible.try_for_each(|record| {
+                self.put_unit(record, batch.queue_of(record), batch.bytes_of(record))
+            });
+        }
+        for (place, queue) in (0..).zip(&batch.queues) {
+            let of_queue = visible.clone().filter(|record| record.queue == place);
+            match queue.put_all(of_queue.map(unit_of))? {
+                Put::Appended | Put::Known => {}
+                Put::Gap { .. } => return Err(queue.gap()),
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
     fn put_unit(&self, record: &PendingRecord, queue: &ConsumeQueue, bytes: &[u8]) -> Result<(), StoreError> {
-        let unit = Unit {
-            queue_offset: record.queue_offset,
-            log_offset: record.log_offset,
-            size: record.len,
-            tags_code: if queue.is_schedule() { self.due_ms(queue, bytes) } else { record.tags_code },
-            count: record.advance,
-        };
+        let mut unit = unit_of(record);
+        if queue.is_schedule() {
+            unit.tags_code = self.due_ms(queue, bytes);
+        }
         match self.put(queue, unit, bytes)? {
             Put::Appended | Put::Known => Ok(()),
             Put::Gap { .. } => Err(queue.gap()),
@@ -280,17 +293,35 @@ impl DispatchWriter {
         queue.put(&Unit { tags_code, ..unit }, store_timestamp_ms)
     }
 
+    /// Has the index take the first `stored` records of a batch in.
+    #[inline]
+    fn gather_all(&mut self, batch: &AppendBatch, stored: usize) -> Result<(), StoreError> {
+        for (record, hashes) in batch.with_keys(stored) {
+            let (bytes, log_offset) = (batch.bytes_of(record), record.log_offset);
+            if let Some(hashes) = hashes {
+                let Some((sys_flag, store_ms)) = glance::stamp(bytes) else { continue };
+                self.gather_keys(hashes.iter().copied(), sys_flag, (log_offset, store_ms))?;
+                continue;
+            }
+            let Some(seen) = Glance::at(bytes) else { continue };
+            let [unique_key, keys] = glance::keys(seen.properties);
+            let hashes = key_hashes(batch.queue_of(record).key_seed(), unique_key, keys);
+            self.gather_keys(hashes, seen.sys_flag, (log_offset, seen.store_timestamp_ms))?;
+        }
+        Ok(())
+    }
+
     /// Has the index take a record in, unless it says that a message is gone.
     #[inline]
     fn gather_keys(
         &mut self,
-        queue: &ConsumeQueue,
+        hashes: impl Iterator<Item = u32>,
         sys_flag: i32,
-        keys: &Keys<'_>,
+        place: (u64, i64),
     ) -> Result<(), StoreError> {
         match &mut self.index {
             Some(index) if sys_flag::transaction(sys_flag) != sys_flag::TRANSACTION_ROLLBACK => {
-                index.gather(queue.key_seed(), keys)
+                index.gather(hashes, place)
             }
             _ => Ok(()),
         }
@@ -328,6 +359,17 @@ impl DispatchWriter {
             }
             _ => tags_code_of(tags),
         }
+    }
+}
+
+/// The unit of a record that no queue of delay levels has.
+fn unit_of(record: &PendingRecord) -> Unit {
+    Unit {
+        queue_offset: record.queue_offset,
+        log_offset: record.log_offset,
+        size: record.len,
+        tags_code: record.tags_code,
+        count: record.advance,
     }
 }
 

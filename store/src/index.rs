@@ -28,9 +28,9 @@ pub(crate) use self::file::{ENTRIES_AT_ONCE, Geometry, IndexFile};
 use crate::error::StoreError;
 use crate::paths::remove;
 
-pub(crate) use self::key::{key_hash, topic_seed};
+pub(crate) use self::key::{key_hash, key_hashes, topic_seed};
 pub use self::writer::{Durable, IndexWriter};
-pub(crate) use self::writer::{Keys, USUAL, list};
+pub(crate) use self::writer::{USUAL, list};
 
 /// Folder below the root of the store.
 pub(crate) const FOLDER: &str = "index";

@@ -159,7 +159,9 @@ async fn look_at_all(turn: &mut Turn, wire: &Wire, taken: &mut Vec<PipeOrder>) -
         let mut order = match order {
             Outgoing::Frame(order) => order,
             Outgoing::Send(order) => {
-                turn.take_in(order).await;
+                if let Some(left) = turn.take_in(order) {
+                    turn.finish(left).await;
+                }
                 continue;
             }
         };

@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use troupemq_codec::order::SendOrder;
-use troupemq_codec::request::EndTransaction;
+use troupemq_codec::request::{EndTransaction, SendMessageV2Header};
 use troupemq_codec::{Command, CommandView, Request};
 
 use crate::net::pipe::Waiter;
@@ -40,6 +40,14 @@ enum Left {
     Send(Box<send::Left>),
     /// A request that is neither a send nor a pull.
     Call(Box<Command>),
+}
+
+/// The same of a send of this process.
+pub(crate) enum LeftHere {
+    /// The bench is full.
+    HandIn,
+    /// Somebody must be asked first.
+    Send(Box<(SendMessageV2Header, Bytes, send::Left)>),
 }
 
 /// A frame, without its length word.
@@ -154,13 +162,25 @@ impl Turn {
         Ok(())
     }
 
-    /// Takes in a send of this process.
-    pub(crate) async fn take_in(&mut self, order: SendOrder<Waiter>) {
-        let Served::Broker(cast) = &self.wire.served else { return };
+    /// Takes in a send of this process as far as that goes without waiting, which is mostly whole; gives back what is
+    /// left to do.
+    pub(crate) fn take_in(&mut self, order: SendOrder<Waiter>) -> Option<LeftHere> {
+        let Served::Broker(cast) = &self.wire.served else { return None };
         let bench = bench(&mut self.bench, &self.wire);
-        let asked = Asked::Here(&order.header, &order.body);
-        if let Some(left) = bench.take_in(cast, &self.wire, asked, AnswerTo::Here(order.waiter)) {
-            bench.take_in_later(cast, &self.wire, asked, left).await;
+        let SendOrder { header, body, waiter } = order;
+        let asked = Asked::Here(&header, &body);
+        match bench.take_in(cast, &self.wire, asked, AnswerTo::Here(waiter)) {
+            Some(left) => Some(LeftHere::Send(Box::new((header, body, left)))),
+            None => bench.is_full().then_some(LeftHere::HandIn),
+        }
+    }
+
+    /// Does what was left.
+    pub(crate) async fn finish(&mut self, left: LeftHere) {
+        let (Some(bench), Served::Broker(cast)) = (&mut self.bench, &self.wire.served) else { return };
+        if let LeftHere::Send(send) = left {
+            let (header, body, left) = *send;
+            bench.take_in_later(cast, &self.wire, Asked::Here(&header, &body), left).await;
         }
         if bench.is_full() {
             self.hand_in_sends().await;

@@ -25,7 +25,7 @@ use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome, not_taken};
 use crate::config::BrokerConfig;
-use crate::detour::{HALF_TOPIC, Wish};
+use crate::detour::HALF_TOPIC;
 use crate::directory::QueueView;
 use crate::heartbeat::answers::group_view;
 use crate::held::hold;
@@ -472,12 +472,17 @@ impl Bench {
         let id = marks.uniq_key.or(made_id).unwrap_or_default();
         let again = send.reconsume_times.unwrap_or(0);
         // What comes in a batch waits for nothing either: clients refuse to send such.
-        let wish = if is_dead || send.is_batch { Wish::default() } else { marks.wish(id, again > 0) };
-        let detour = cast.detours.find(&wish, &place.name, queue.queue_id, now_ms)?;
+        let detour = match marks.may_wait() && !is_dead && !send.is_batch {
+            true => cast.detours.find(&marks.wish(id, again > 0), &place.name, queue.queue_id, now_ms)?,
+            false => None,
+        };
         if let Some(recall_ms) = detour.as_ref().and_then(|detour| detour.recall_ms) {
             self.recall = recall::handle(cast, &place.name, (recall_ms, id));
         }
-        let light = light::queues_unless_waiting(cast, &place.name, (marks.light, detour.is_some()))?;
+        let light = match marks.light {
+            Some(_) => light::queues_unless_waiting(cast, &place.name, (marks.light, detour.is_some()))?,
+            None => Vec::new(),
+        };
         let record = NewRecord {
             topic: detour.as_ref().map_or(&*place.name, |detour| detour.topic),
             queue_id: detour.as_ref().map_or(queue.queue_id, |detour| detour.queue.queue_id()),
@@ -510,6 +515,7 @@ impl Bench {
             None => (&queue.units, tags_code_of(marks.tags)),
         };
         self.batch.push(start, queue, 1, tags_code);
+        self.batch.tell_keys_of_last(Some(id), marks.keys);
         self.number(light, properties_len);
         let end = self.batch.bytes.len() - start;
         Ok(match marks.uniq_key {
@@ -552,7 +558,7 @@ fn refuse(cast: &BrokerCast, wire: &Rc<Wire>, to: AnswerTo, refusal: &Refusal) {
 /// that it waits for nothing.
 fn cleaned(marks: &Marks<'_>, text: &[u8], is_dead: bool) -> Option<Properties> {
     let view = PropertiesView(text);
-    let transient: Vec<&str> = match view.has_transient() {
+    let transient: Vec<&str> = match marks.has_transient {
         true => view.iter().map(|(name, _)| name).filter(|name| name.starts_with(TRANSIENT_PREFIX)).collect(),
         false => Vec::new(),
     };

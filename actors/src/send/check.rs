@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::message::properties::{
-    DELAY, INNER_MULTI_DISPATCH, INNER_NUM, KEYS, POP_CK, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS,
-    TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS, TRANSACTION_PREPARED, UNIQ_KEY,
-    WAIT,
+    DELAY, INNER_MULTI_DISPATCH, INNER_NUM, KEYS, NAME_END, POP_CK, PROPERTIES_MAX_BYTES, TAGS,
+    TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS,
+    TRANSACTION_PREPARED, TRANSIENT_PREFIX, UNIQ_KEY, WAIT,
 };
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::topic::TopicConfig;
@@ -109,6 +109,8 @@ pub struct Marks<'a> {
     pub uniq_key: Option<&'a str>,
     /// The tags.
     pub tags: Option<&'a str>,
+    /// The keys, with blanks between.
+    pub keys: Option<&'a str>,
     /// Whether the producer waits for the disk.
     pub waits: bool,
     /// Whether the message was popped before: the mark is not stored again.
@@ -119,33 +121,72 @@ pub struct Marks<'a> {
     pub is_transaction: bool,
     /// The light queues that it goes to.
     pub light: Option<&'a str>,
+    /// Whether it has a property that is not stored.
+    pub has_transient: bool,
     time: TimeWish<'a>,
     is_inner_batch: bool,
+}
+
+/// The names of the marks; nearly all messages have the first.
+const NAMES: [&str; 14] = [
+    UNIQ_KEY,
+    TAGS,
+    KEYS,
+    WAIT,
+    POP_CK,
+    TRANSACTION_PREPARED,
+    DELAY,
+    INNER_NUM,
+    TIMER_DELAY_SEC,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    TIMER_DELETE_UNIQUE_KEY,
+    INNER_MULTI_DISPATCH,
+];
+
+/// Bytes of the longest of them.
+const NAME_MAX_BYTES: usize = {
+    let (mut at, mut max) = (0, 0);
+    while at < NAMES.len() {
+        max = if NAMES[at].len() > max { NAMES[at].len() } else { max };
+        at += 1;
+    }
+    max
+};
+
+/// Finds the values of the marks in one pass, and whether there is a property that is not stored.
+fn find(properties: PropertiesView<'_>) -> ([Option<&str>; NAMES.len()], bool) {
+    let (mut found, mut has_transient) = ([None; NAMES.len()], false);
+    for piece in properties.pieces() {
+        has_transient |= piece.starts_with(TRANSIENT_PREFIX.as_bytes());
+        let front = piece.get(..=NAME_MAX_BYTES).unwrap_or(piece);
+        let Some(end) = front.iter().position(|byte| *byte == NAME_END) else { continue };
+        let (name, value) = (&piece[..end], &piece[end + 1..]);
+        let place = NAMES.iter().position(|known| known.as_bytes() == name);
+        if let Some(place) = place.filter(|_| !value.is_empty()) {
+            found[place] = std::str::from_utf8(value).ok();
+        }
+    }
+    (found, has_transient)
+}
+
+/// Whether there is nothing but blanks.
+fn is_blank(text: &str) -> bool {
+    !text.starts_with(|first: char| first.is_ascii_graphic()) && text.trim().is_empty()
 }
 
 impl<'a> Marks<'a> {
     /// Looks for the marks in one pass.
     pub fn of(properties: PropertiesView<'a>) -> Marks<'a> {
-        let [uniq_key, tags, wait, pop, transaction, delay, inner, seconds, ms, deliver, out, cancels, light] =
-            properties.pick([
-                UNIQ_KEY,
-                TAGS,
-                WAIT,
-                POP_CK,
-                TRANSACTION_PREPARED,
-                DELAY,
-                INNER_NUM,
-                TIMER_DELAY_SEC,
-                TIMER_DELAY_MS,
-                TIMER_DELIVER_MS,
-                TIMER_OUT_MS,
-                TIMER_DELETE_UNIQUE_KEY,
-                INNER_MULTI_DISPATCH,
-            ]);
+        let (found, has_transient) = find(properties);
+        let [uniq_key, tags, keys, wait, pop, transaction, delay, inner, rest @ ..] = found;
+        let [seconds, ms, deliver, out, cancels, light] = rest;
         let is_true = |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("true"));
         Marks {
-            uniq_key: uniq_key.filter(|key| !key.trim().is_empty()),
+            uniq_key: uniq_key.filter(|key| !is_blank(key)),
             tags: tags.filter(|tags| !tags.is_empty()),
+            keys,
             waits: wait.is_none() || is_true(wait),
             was_popped: pop.is_some(),
             level: delay,
@@ -153,7 +194,13 @@ impl<'a> Marks<'a> {
             time: TimeWish { seconds, ms, deliver, was_timed: out.is_some(), cancels: cancels.is_some() },
             is_inner_batch: inner.is_some(),
             light,
+            has_transient,
         }
+    }
+
+    /// Whether it may have to wait before it reaches its topic.
+    pub fn may_wait(&self) -> bool {
+        self.level.is_some() || self.is_transaction || self.time.is_any()
     }
 
     /// Whether a delay level counts: it wins over a delivery time, which is not even stored then.
@@ -247,5 +294,21 @@ mod tests {
         let marks = Marks::of(PropertiesView(b"DELAY\x013\x02TRAN_MSG\x01true\x02POP_CK\x01x\x02"));
         assert!(marks.waits && marks.has_level() && marks.is_transaction && marks.was_popped);
         assert!(marks.wish("id", false).is_half && !marks.wish("id", true).is_half);
+        assert!(marks.may_wait() && !marks.has_transient);
+        let long = "x".repeat(NAME_MAX_BYTES + 1);
+        let text =
+            format!("KEYS\u{1}\u{2}{long}\u{1}y\u{2}KEYS\u{1}a b\u{2}__RMQ.TRANSIENT.A\u{1}1\u{2}KEYS");
+        let marks = Marks::of(PropertiesView(text.as_bytes()));
+        assert_eq!((marks.keys, marks.uniq_key, marks.has_transient), (Some("a b"), None, true));
+        assert!(!marks.may_wait() && marks.waits);
+        let has_transient = |text: &str| Marks::of(PropertiesView(text.as_bytes())).has_transient;
+        assert!(has_transient("__RMQ.TRANSIENT.A\u{1}1"));
+        assert!(has_transient("A\u{1}1\u{2}__RMQ.TRANSIENT.B\u{1}2\u{2}"));
+        assert!(!has_transient("A\u{1}__RMQ.TRANSIENT.B\u{2}X__RMQ.TRANSIENT.C\u{1}1\u{2}"));
+        assert!(!has_transient(""));
+        for blank in [" ", "\u{3000}", "\t \n"] {
+            let text = format!("UNIQ_KEY\u{1}{blank}\u{2}");
+            assert_eq!(Marks::of(PropertiesView(text.as_bytes())).uniq_key, None, "{blank:?}");
+        }
     }
 }

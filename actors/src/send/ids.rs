@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use troupemq_codec::message::message_id::UniqueIdText;
+use troupemq_codec::message::message_id::{UniqueIdText, hex_digits};
 use troupemq_codec::message::{OffsetId, UniqueId};
 
 const DAY_MS: i64 = 86_400_000;
@@ -51,7 +51,8 @@ impl IdSource {
 /// Maker of the ids that name a message by its broker and its place in the log.
 #[derive(Debug)]
 pub struct PlaceIds {
-    prefix: String,
+    /// The id of place 0.
+    zero: PlaceId,
 }
 
 /// The id of one place.
@@ -67,23 +68,22 @@ const OFFSET_DIGITS: usize = 16;
 impl PlaceIds {
     /// Ids of the broker that others know as `host`.
     pub fn new(host: SocketAddr) -> PlaceIds {
-        let mut prefix = OffsetId { host, log_offset: 0 }.to_string();
-        prefix.truncate(prefix.len() - OFFSET_DIGITS);
-        PlaceIds { prefix }
+        let zero = OffsetId { host, log_offset: 0 }.to_string();
+        let mut text = [0; 56];
+        text[..zero.len()].copy_from_slice(zero.as_bytes());
+        PlaceIds { zero: PlaceId { text, len: zero.len() } }
     }
 
     /// The id of the record at `log_offset`.
     pub fn of(&self, log_offset: u64) -> PlaceId {
-        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-        let mut text = [0; 56];
-        let start = self.prefix.len();
-        text[..start].copy_from_slice(self.prefix.as_bytes());
-        let pairs = text[start..start + OFFSET_DIGITS].chunks_exact_mut(2);
-        for (pair, byte) in pairs.zip(log_offset.to_be_bytes()) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
+        let PlaceId { mut text, len } = self.zero;
+        let [a, b, c, d, e, f, g, h] = log_offset.to_be_bytes();
+        let words = [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes);
+        let places = text[len - OFFSET_DIGITS..len].as_chunks_mut::<8>().0;
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = hex_digits(word);
         }
-        PlaceId { text, len: start + OFFSET_DIGITS }
+        PlaceId { text, len }
     }
 }
 

@@ -55,10 +55,11 @@ impl BatchItem<'_> {
         let body_len =
             i32::try_from(self.body.len()).map_err(|_| too_long("body", self.body.len(), 0x7FFF_FFFF))?;
         out.reserve(self.encoded_len());
-        out.put_i32(size);
-        out.put_i64(0);
-        out.put_i32(self.flag);
-        out.put_i32(body_len);
+        let mut head = [0_u8; 20];
+        head[0..4].copy_from_slice(&size.to_be_bytes());
+        head[12..16].copy_from_slice(&self.flag.to_be_bytes());
+        head[16..20].copy_from_slice(&body_len.to_be_bytes());
+        out.put_slice(&head);
         out.put_slice(self.body);
         out.put_i16(properties_len);
         out.put_slice(properties);

@@ -29,6 +29,8 @@ use crate::message::new_record::put_host;
 const ID_V4_BYTES: usize = 16;
 /// Bytes of an id with an IPv6 address.
 const ID_V6_BYTES: usize = 28;
+/// Characters of ASCII between `9` and `A`.
+const BETWEEN_DIGITS_AND_LETTERS: u64 = 7;
 
 /// Where a message is stored: broker and log offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,6 +92,16 @@ impl UniqueIdText {
     pub fn as_str(&self) -> &str {
         self.text.get(..self.len).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
     }
+
+    /// The same id but for its counter.
+    pub fn with_counter(mut self, counter: u16) -> UniqueIdText {
+        let digits = hex_digits(u32::from(counter));
+        let place = self.text.get_mut(..self.len).and_then(|text| text.last_chunk_mut::<4>());
+        if let (Some(place), Some(four)) = (place, digits.last_chunk()) {
+            *place = *four;
+        }
+        self
+    }
 }
 
 impl UniqueId {
@@ -107,8 +119,9 @@ impl UniqueId {
         rest.put_u16(self.counter);
         let len = ID_V6_BYTES.saturating_sub(rest.remaining_mut());
         let mut text = [0_u8; 56];
-        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(bytes.iter().take(len)) {
-            *pair = hex_pair(*byte);
+        let words = bytes.get(..len).unwrap_or_default().as_chunks::<4>().0;
+        for (digits, word) in text.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *digits = hex_digits(u32::from_be_bytes(*word));
         }
         UniqueIdText { text, len: len.saturating_mul(2) }
     }
@@ -143,13 +156,19 @@ fn ip(input: &mut Cursor<'_>, id_len: usize) -> Result<IpAddr, CodecError> {
     Ok(IpAddr::V6(Ipv6Addr::from(input.array::<16>("address of a message id")?)))
 }
 
-fn hex_pair(byte: u8) -> [u8; 2] {
-    // Without a branch, so that a whole id is written at once.
-    let digit = |nibble: u8| {
-        let letter = u8::from(nibble > 9).wrapping_mul(b'A'.wrapping_sub(b'9').wrapping_sub(1));
-        b'0'.wrapping_add(nibble).wrapping_add(letter)
-    };
-    [digit(byte >> 4), digit(byte & 0xF)]
+/// The eight upper-case hex digits of a number, made all at once: ids are made for every message.
+#[inline]
+pub fn hex_digits(number: u32) -> [u8; 8] {
+    let spread = u64::from(number);
+    let spread = (spread | (spread << 16)) & 0x0000_FFFF_0000_FFFF;
+    let spread = (spread | (spread << 8)) & 0x00FF_00FF_00FF_00FF;
+    // One digit in each byte; six more carry into the upper half of the byte where it is a letter.
+    let values = (spread | (spread << 4)) & 0x0F0F_0F0F_0F0F_0F0F;
+    let letters = (values.wrapping_add(0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
+    values
+        .wrapping_add(0x3030_3030_3030_3030)
+        .wrapping_add(letters.wrapping_mul(BETWEEN_DIGITS_AND_LETTERS))
+        .to_be_bytes()
 }
 
 fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
@@ -206,6 +225,19 @@ mod tests {
         let v6 = UniqueId { ip: "::1".parse().unwrap(), ..id };
         assert_eq!(v6.to_string().len(), 56);
         assert_eq!(v6.to_string().parse::<UniqueId>().unwrap(), v6);
+    }
+
+    #[test]
+    fn digits_are_those_of_the_number_and_a_counter_changes_only_its_own() {
+        for number in [0, 9, 10, 0x0123_4567, 0x89AB_CDEF, 0xA0B0_C0D0, u32::MAX] {
+            assert_eq!(hex_digits(number), *format!("{number:08X}").as_bytes());
+        }
+        for text in ["7F0000015B334E0E2F2A939017EE0002", &("0".repeat(52) + "0002")] {
+            let id: UniqueId = text.parse().unwrap();
+            let expected = UniqueId { counter: 0xFE01, ..id };
+            assert_eq!(id.text().with_counter(0xFE01), expected.text());
+            assert_eq!(expected.text().as_str(), text.strip_suffix("0002").unwrap().to_owned() + "FE01");
+        }
     }
 
     #[test]

@@ -19,6 +19,11 @@ use crate::message::sys_flag;
 /// Longest topic of a record whose topic length takes one byte.
 pub const TOPIC_V1_MAX_BYTES: usize = 127;
 
+/// Bytes of a record in front of its hosts.
+const HEAD_BYTES: usize = 48;
+/// Bytes between its hosts and its body.
+const TAIL_BYTES: usize = 16;
+
 /// A message on its way into the log.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRecord<'a> {
@@ -108,7 +113,7 @@ impl NewRecord<'_> {
         let magic = if self.is_v2() { MAGIC_V2 } else { MAGIC_V1 };
 
         out.reserve(total);
-        let mut head = [0_u8; 48];
+        let mut head = [0_u8; HEAD_BYTES];
         head[0..4].copy_from_slice(&total_word);
         head[4..8].copy_from_slice(&magic.to_be_bytes());
         let body_crc = self.body_crc.unwrap_or_else(|| body_crc(self.body));
@@ -117,15 +122,11 @@ impl NewRecord<'_> {
         head[16..20].copy_from_slice(&self.flag.to_be_bytes());
         head[36..40].copy_from_slice(&self.stored_sys_flag().to_be_bytes());
         head[40..48].copy_from_slice(&self.born_timestamp_ms.to_be_bytes());
-        out.extend_from_slice(&head);
-        put_host(out, self.born_host);
-        out.put_i64(0);
-        put_host(out, self.store_host);
-        let mut tail = [0_u8; 16];
+        let mut tail = [0_u8; TAIL_BYTES];
         tail[0..4].copy_from_slice(&self.reconsume_times.to_be_bytes());
         tail[4..12].copy_from_slice(&self.prepared_log_offset.to_be_bytes());
         tail[12..16].copy_from_slice(&body_word);
-        out.extend_from_slice(&tail);
+        self.put_fixed(out, &head, &tail);
         out.extend_from_slice(self.body);
         let [topic_high, topic_low] = topic_word;
         if self.is_v2() {
@@ -136,6 +137,28 @@ impl NewRecord<'_> {
         out.extend_from_slice(&properties_word);
         self.put_properties(out);
         Ok(())
+    }
+
+    /// Appends all that stands in front of the body.
+    #[inline]
+    fn put_fixed(&self, out: &mut BytesMut, head: &[u8; HEAD_BYTES], tail: &[u8; TAIL_BYTES]) {
+        let (SocketAddr::V4(born), SocketAddr::V4(store)) = (self.born_host, self.store_host) else {
+            out.extend_from_slice(head);
+            put_host(out, self.born_host);
+            out.put_i64(0);
+            put_host(out, self.store_host);
+            out.extend_from_slice(tail);
+            return;
+        };
+        // Of known length, which most are: one copy.
+        let mut fixed = [0_u8; HEAD_BYTES + 24 + TAIL_BYTES];
+        fixed[0..48].copy_from_slice(head);
+        fixed[48..52].copy_from_slice(&born.ip().octets());
+        fixed[52..56].copy_from_slice(&u32::from(born.port()).to_be_bytes());
+        fixed[64..68].copy_from_slice(&store.ip().octets());
+        fixed[68..72].copy_from_slice(&u32::from(store.port()).to_be_bytes());
+        fixed[72..88].copy_from_slice(tail);
+        out.extend_from_slice(&fixed);
     }
 
     fn put_properties(&self, out: &mut BytesMut) {

@@ -39,11 +39,13 @@ pub(super) struct Ready {
     pub(super) made_ms: i64,
     /// What traces tell of the messages; nothing if there are none.
     pub(super) subjects: Vec<Subject>,
+    /// Where it went, once it is stored.
+    pub(super) receipt: Option<SendReceipt>,
 }
 
 impl State {
-    /// One message, with bits of the system flag.
-    pub(super) fn ready(&self, message: Message, sys_flag: i32) -> Result<Ready, ClientError> {
+    /// One message, with bits of the system flag. In a place of its own: a send goes through many hands.
+    pub(super) fn ready(&self, message: Message, sys_flag: i32) -> Result<Box<Ready>, ClientError> {
         message.check()?;
         let (mut properties, mut ids, made_ms) = (BytesMut::new(), String::new(), epoch_ms());
         properties.reserve(message.properties.encoded().len() + ID_PROPERTY_BYTES);
@@ -55,11 +57,23 @@ impl State {
         let (body, compressed) = packed.unwrap_or((body, 0));
         let (sys_flag, properties) = (sys_flag | compressed, utf8(properties.freeze()));
         let subjects = subjects.into_iter().collect();
-        Ok(Ready { topic, flag, sys_flag, body, properties, ids, is_batch: false, made_ms, subjects })
+        let (is_batch, receipt) = (false, None);
+        Ok(Box::new(Ready {
+            topic,
+            flag,
+            sys_flag,
+            body,
+            properties,
+            ids,
+            is_batch,
+            made_ms,
+            subjects,
+            receipt,
+        }))
     }
 
     /// Messages of one topic as one request.
-    pub(super) fn ready_batch(&self, messages: &[Message]) -> Result<Ready, ClientError> {
+    pub(super) fn ready_batch(&self, messages: &[Message]) -> Result<Box<Ready>, ClientError> {
         let Some(first) = messages.first() else {
             let why = "the batch is empty".to_owned();
             return Err(ClientError::IllegalMessage { topic: String::new(), why });
@@ -73,6 +87,9 @@ impl State {
         let new_id = self.client.hub.identity.message_ids(now_ms);
         first.check_topic()?;
         let waits = waits(first);
+        if topic.starts_with(RETRY_PREFIX) {
+            return Err(illegal("messages that come again cannot be sent as a batch".to_owned()));
+        }
         for message in messages {
             fits_into_batch(message, (&topic, waits)).map_err(illegal)?;
             message.check_content()?;
@@ -95,8 +112,19 @@ impl State {
             put_property(&mut properties, WAIT, wait);
         }
         let (body, properties) = (body.freeze(), utf8(properties.freeze()));
-        let (flag, sys_flag, is_batch, made_ms) = (0, 0, true, now_ms);
-        Ok(Ready { topic, flag, sys_flag, body, properties, ids, is_batch, made_ms, subjects })
+        let (flag, sys_flag, is_batch, made_ms, receipt) = (0, 0, true, now_ms, None);
+        Ok(Box::new(Ready {
+            topic,
+            flag,
+            sys_flag,
+            body,
+            properties,
+            ids,
+            is_batch,
+            made_ms,
+            subjects,
+            receipt,
+        }))
     }
 
     /// The body made shorter, and the bits that say how, if it is to be and can be.
@@ -140,8 +168,8 @@ fn fits_into_batch(message: &Message, (topic, waits_all): (&Text, bool)) -> Resu
     if message.topic != *topic {
         return Err(format!("the batch has a message for {} too", message.topic));
     }
-    if message.topic.starts_with(RETRY_PREFIX) {
-        return Err("messages that come again cannot be sent as a batch".to_owned());
+    if message.properties.encoded().is_empty() {
+        return fits_with(waits_all, true);
     }
     let times = [DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS];
     for (later, value) in times.iter().zip(message.properties.view().pick(times)) {
@@ -149,7 +177,11 @@ fn fits_into_batch(message: &Message, (topic, waits_all): (&Text, bool)) -> Resu
             return Err(format!("a message for later, with the property {later}, cannot be part of a batch"));
         }
     }
-    if waits(message) != waits_all {
+    fits_with(waits_all, waits(message))
+}
+
+fn fits_with(waits_all: bool, waits: bool) -> Result<(), String> {
+    if waits != waits_all {
         return Err("some messages of the batch wait until they are stored and some do not".to_owned());
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! - `records` are in order, without gaps, and cover `bytes`;
 //! - a record's holes (queue offset, log offset, store time) are zero until the log fills them;
 //! - a batch keeps the queues of its records alive, each counted once, not once for each record;
+//! - what is told of a record's keys is what its properties say: who encodes it has read them already;
 //! - the buffers are used again: `clear` keeps their memory.
 
 use std::sync::Arc;
@@ -12,9 +13,12 @@ use bytes::BytesMut;
 
 use super::numbering::{Numbered, Numbers};
 use crate::consume_queue::ConsumeQueue;
+use crate::index::key_hashes;
 
 /// Queues that were pushed to last among which the next one is looked for; a batch may have one twice.
 const NEAR_QUEUES: usize = 16;
+/// Instead of a number of keys: nothing was told of them.
+const UNTOLD: u16 = u16::MAX;
 
 /// What one `append` takes.
 #[derive(Debug, Default)]
@@ -27,6 +31,8 @@ pub struct AppendBatch {
     pub numbered: Vec<Numbered>,
     /// The queues of the records.
     pub(crate) queues: Vec<Arc<ConsumeQueue>>,
+    /// Hashes of the keys that were told, in the order of the records.
+    hashes: Vec<u32>,
 }
 
 /// One record of a batch.
@@ -40,6 +46,8 @@ pub struct PendingRecord {
     pub(crate) queue: u32,
     /// Offsets it takes in its queue: 1, the number of inner messages, or 0 for a record that gets no unit.
     pub advance: u16,
+    /// How many hashes of keys it has in the batch.
+    keys: u16,
     /// What the unit carries for filters, or the time of delivery for a delayed message.
     pub tags_code: i64,
     /// Set by the log: where the record is. Meaningless before.
@@ -64,6 +72,7 @@ impl AppendBatch {
             len,
             queue,
             advance,
+            keys: UNTOLD,
             tags_code,
             log_offset: 0,
             queue_offset: 0,
@@ -89,8 +98,34 @@ impl AppendBatch {
         }
     }
 
+    /// Says under which keys the record that was pushed last is to be found: the unique key of its properties, and their
+    /// keys, with blanks between. The index reads the properties of a record of which this is not said.
+    pub fn tell_keys_of_last(&mut self, unique_key: Option<&str>, keys: Option<&str>) {
+        let Some(record) = self.records.last_mut() else { return };
+        let seed = self.queues[record.queue as usize].key_seed();
+        let before = self.hashes.len();
+        self.hashes.extend(key_hashes(seed, unique_key.map(str::as_bytes), keys.map(str::as_bytes)));
+        match u16::try_from(self.hashes.len() - before) {
+            Ok(count) if count != UNTOLD => record.keys = count,
+            _ => self.hashes.truncate(before),
+        }
+    }
+
+    /// The first `records` of the batch, each with the hashes of its keys if they were told.
+    pub(crate) fn with_keys(&self, records: usize) -> impl Iterator<Item = (&PendingRecord, Option<&[u32]>)> {
+        let mut rest = &self.hashes[..];
+        self.records.iter().take(records).map(move |record| {
+            let Some(count) = record.keys_told() else { return (record, None) };
+            let (hashes, behind) = rest.split_at(count);
+            rest = behind;
+            (record, Some(hashes))
+        })
+    }
+
     /// Forgets the records from this one on.
     pub fn truncate(&mut self, records: usize) {
+        let forgotten = self.records.iter().skip(records).filter_map(PendingRecord::keys_told).sum::<usize>();
+        self.hashes.truncate(self.hashes.len() - forgotten);
         let end = self.records.get(records).map_or(self.bytes.len(), |record| record.start as usize);
         self.bytes.truncate(end);
         self.records.truncate(records);
@@ -113,6 +148,7 @@ impl AppendBatch {
         self.records.clear();
         self.numbered.clear();
         self.queues.clear();
+        self.hashes.clear();
     }
 }
 
@@ -120,6 +156,11 @@ impl PendingRecord {
     /// Byte behind the record in the batch.
     pub fn end(&self) -> usize {
         self.start as usize + self.len as usize
+    }
+
+    /// How many keys were told of it, if they were.
+    fn keys_told(&self) -> Option<usize> {
+        (self.keys != UNTOLD).then_some(usize::from(self.keys))
     }
 }
 
@@ -146,5 +187,37 @@ mod tests {
         assert_eq!((batch.records.len(), batch.queues.len(), held(&queues[0])), (340, 40, before + 1));
         batch.clear();
         assert_eq!(held(&queues[0]), before);
+    }
+
+    #[test]
+    fn keys_that_are_told_stay_with_their_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = QueueTable::load(&StoreConfig::in_dir(dir.path())).unwrap();
+        let queue = table.open_or_create("T", 0).unwrap();
+        let hash = |key: &str| crate::index::key_hash(queue.key_seed(), key.as_bytes());
+        let mut batch = AppendBatch::default();
+        batch.tell_keys_of_last(Some("nobody's"), None);
+        let many = "k ".repeat(usize::from(UNTOLD));
+        let told =
+            [Some((Some("u0"), Some(" a  b "))), None, Some((None, None)), Some((Some("u3"), Some(&*many)))];
+        for keys in told.into_iter().chain([Some((Some("u4"), Some("a")))]) {
+            let start = batch.bytes.len();
+            batch.bytes.extend_from_slice(b"record");
+            batch.push(start, &queue, 1, 0);
+            if let Some((unique_key, keys)) = keys {
+                batch.tell_keys_of_last(unique_key, keys);
+            }
+        }
+        let seen = |batch: &AppendBatch, records| {
+            batch.with_keys(records).map(|(_, keys)| keys.map(<[u32]>::to_vec)).collect::<Vec<_>>()
+        };
+        let first = Some(vec![hash("u0"), hash("a"), hash("b")]);
+        let all = [first.clone(), None, Some(vec![]), None, Some(vec![hash("u4"), hash("a")])];
+        assert_eq!(seen(&batch, 5), all);
+        assert_eq!(seen(&batch, 2), all[..2]);
+        batch.truncate(4);
+        assert_eq!((seen(&batch, 9), batch.hashes.len()), (all[..4].to_vec(), 3));
+        batch.truncate(0);
+        assert!(batch.hashes.is_empty());
     }
 }

@@ -5,6 +5,7 @@
 //! - in front of the first message of a plain queue whose older messages are gone stands filler, never behind;
 //! - the offset is published after the unit is complete.
 
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,6 +14,7 @@ use super::unit::{BatchUnit, PlainUnit, UNIT_BYTES};
 use super::{ConsumeQueue, QueueKind, Unit};
 use crate::error::StoreError;
 use crate::faults;
+use crate::mmap::WordMap;
 
 /// Words of 32 bits of a plain unit.
 const UNIT_WORDS: usize = UNIT_BYTES / 4;
@@ -59,6 +61,64 @@ impl ConsumeQueue {
             }
         }
         Ok(Put::Appended)
+    }
+
+    /// Appends units of a plain queue, in their order, and publishes them together. Stops at a gap; what stands before it
+    /// is published, as it is before an error.
+    pub(crate) fn put_all(&self, units: impl Iterator<Item = Unit>) -> Result<Put, StoreError> {
+        let mut units = units.peekable();
+        while let Some(next) = units.peek() {
+            let files = self.files.list();
+            let position = self.end.load(Ordering::Relaxed);
+            let is_next = next.queue_offset == self.max_offset.load(Ordering::Relaxed);
+            match files.last() {
+                Some(file) if is_next && position < file.end() && !self.is_removed() => {
+                    self.write_run(file, position, &mut units)?;
+                }
+                _ => match self.put(next, 0)? {
+                    gap @ Put::Gap { .. } => return Ok(gap),
+                    Put::Appended | Put::Known => drop(units.next()),
+                },
+            }
+        }
+        Ok(Put::Appended)
+    }
+
+    /// Writes units that follow one on another, as far as they do and `file` has room, and publishes them.
+    #[inline]
+    fn write_run(
+        &self,
+        file: &QueueFile,
+        mut position: u64,
+        units: &mut Peekable<impl Iterator<Item = Unit>>,
+    ) -> Result<(), StoreError> {
+        let mut last = None;
+        let mut outcome = Ok(());
+        while let Some(unit) = units.next_if(|unit| {
+            position < file.end() && last.is_none_or(|last: Unit| unit.queue_offset == last.next_offset())
+        }) {
+            match file.writable(position, UNIT_BYTES as u64) {
+                Ok(map) => write_plain(file, map, position, &unit),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+            position += UNIT_BYTES as u64;
+            last = Some(unit);
+        }
+        if let Some(last) = last {
+            self.publish_to(position, &last);
+        }
+        outcome
+    }
+
+    /// Everything before `position` is written, `last` last.
+    #[inline]
+    fn publish_to(&self, position: u64, last: &Unit) {
+        self.end.store(position, Ordering::Release);
+        self.log_end.store(last.log_end(), Ordering::Release);
+        self.max_offset.store(last.next_offset(), Ordering::Release);
     }
 
     /// Forgets all units, so that the queue begins anew with whatever comes. For recovery alone.
@@ -120,33 +180,21 @@ impl ConsumeQueue {
         store_timestamp_ms: i64,
     ) -> Result<(), StoreError> {
         let map = file.writable(position, self.kind().unit_bytes())?;
-        let at = file.at(position);
-        let log_offset = unit.log_offset.cast_signed();
-        let size = unit.size.cast_signed();
         match self.kind() {
-            QueueKind::Plain => {
-                let plain = PlainUnit { log_offset, size, tags_code: unit.tags_code };
-                faults::store(file.path(), || {
-                    for (place, word) in map.words(at, UNIT_WORDS).iter().zip(plain.words()) {
-                        place.store(word.to_be(), Ordering::Relaxed);
-                    }
-                });
-            }
+            QueueKind::Plain => write_plain(file, map, position, unit),
             QueueKind::Batch => {
                 let batch = BatchUnit {
-                    log_offset,
-                    size,
+                    log_offset: unit.log_offset.cast_signed(),
+                    size: unit.size.cast_signed(),
                     tags_code: unit.tags_code,
                     store_timestamp_ms,
                     first_offset: unit.queue_offset,
                     count: unit.count.cast_signed(),
                 };
-                faults::store(file.path(), || map.write(at, &batch.bytes()));
+                faults::store(file.path(), || map.write(file.at(position), &batch.bytes()));
             }
         }
-        self.end.store(position + self.kind().unit_bytes(), Ordering::Release);
-        self.log_end.store(unit.log_end(), Ordering::Release);
-        self.max_offset.store(unit.next_offset(), Ordering::Release);
+        self.publish_to(position + self.kind().unit_bytes(), unit);
         Ok(())
     }
 
@@ -179,4 +227,16 @@ impl ConsumeQueue {
         self.min_offset.store(queue_offset, Ordering::Release);
         Ok((file, position))
     }
+}
+
+/// Writes a unit of a plain queue to its place.
+#[inline]
+fn write_plain(file: &QueueFile, map: &WordMap, position: u64, unit: &Unit) {
+    let (log_offset, size) = (unit.log_offset.cast_signed(), unit.size.cast_signed());
+    let plain = PlainUnit { log_offset, size, tags_code: unit.tags_code };
+    faults::store(file.path(), || {
+        for (place, word) in map.words(file.at(position), UNIT_WORDS).iter().zip(plain.words()) {
+            place.store(word.to_be(), Ordering::Relaxed);
+        }
+    });
 }

@@ -71,6 +71,42 @@ fn a_known_unit_changes_nothing_and_a_gap_is_told() {
     assert_eq!(offsets(&queue, 0, 10), [0, 1, 2]);
 }
 
+/// Whatever is there already, in whatever runs they come.
+#[test]
+fn units_that_are_put_together_are_those_that_are_put_one_by_one() {
+    for (before, runs) in [
+        (0, vec![0..150_i64]),
+        (0, vec![0..1, 1..60, 60..61, 61..200]),
+        (70, vec![70..75, 72..130, 0..3]),
+        (5, vec![3..9, 9..9, 59..61]),
+    ] {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let together = table(dir.path()).open_or_create("T", 1).unwrap();
+        let singly = table(other.path()).open_or_create("T", 1).unwrap();
+        if before == 5 {
+            fill(&together, 0..before);
+            fill(&singly, 0..before);
+        }
+        for run in runs {
+            let mut told = Put::Appended;
+            for put in run.clone().map(|offset| singly.put(&unit(offset), 0).unwrap()) {
+                if matches!(put, Put::Gap { .. }) {
+                    told = put;
+                    break;
+                }
+            }
+            assert_eq!(together.put_all(run.clone().map(unit)).unwrap(), told, "{run:?}");
+            let state = |queue: &ConsumeQueue| {
+                let bounds = (queue.min_offset(), queue.max_offset(), queue.log_end(), queue.next_offset());
+                (bounds, offsets(queue, queue.min_offset(), 1000))
+            };
+            assert_eq!(state(&together), state(&singly), "{run:?}");
+        }
+        let last = together.max_offset() - 1;
+        assert_eq!(together.unit(last), Some(unit(last)));
+    }
+}
+
 #[test]
 fn a_queue_that_begins_late_has_filler_in_front() {
     let dir = tempfile::tempdir().unwrap();

@@ -20,10 +20,9 @@ impl<'a> Glance<'a> {
     #[inline]
     pub(crate) fn at(record: &'a [u8]) -> Option<Glance<'a>> {
         let magic = int(record, 4)?;
-        let sys_flag = int(record, 36)?;
+        let (sys_flag, store_timestamp_ms) = stamp(record)?;
         let born_host = if sys_flag & sys_flag::BORN_HOST_V6 != 0 { 20 } else { 8 };
         let store_host = if sys_flag & sys_flag::STORE_HOST_V6 != 0 { 20 } else { 8 };
-        let store_timestamp_ms = i64::from_be_bytes(*record.get(48 + born_host..)?.first_chunk()?);
         let body_at = 72 + born_host + store_host;
         let body = usize::try_from(int(record, body_at - 4)?).ok()?;
         let rest = record.get(body_at.checked_add(body)?..)?;
@@ -34,6 +33,14 @@ impl<'a> Glance<'a> {
         let properties = rest.get(topic_at + topic + 2..)?;
         Some(Glance { sys_flag, store_timestamp_ms, properties })
     }
+}
+
+/// The system flag and the store time (epoch ms) of an encoded record.
+#[inline]
+pub(crate) fn stamp(record: &[u8]) -> Option<(i32, i64)> {
+    let sys_flag = int(record, 36)?;
+    let born_host = if sys_flag & sys_flag::BORN_HOST_V6 != 0 { 20 } else { 8 };
+    Some((sys_flag, i64::from_be_bytes(*record.get(48 + born_host..)?.first_chunk()?)))
 }
 
 /// The unique key and the keys of property text: `UNIQ_KEY` and `KEYS`, of each the last value. One search for
@@ -93,6 +100,7 @@ mod tests {
             let whole = RecordView::parse(&bytes).unwrap();
             let glance = Glance::at(&bytes).unwrap();
             assert_eq!((glance.sys_flag, glance.store_timestamp_ms), (whole.sys_flag(), 10));
+            assert_eq!(stamp(&bytes), Some((whole.sys_flag(), 10)));
             assert_eq!(glance.properties, whole.properties().as_bytes());
             for len in 0..bytes.len() {
                 if let Some(part) = Glance::at(&bytes[..len]) {

@@ -15,6 +15,18 @@ pub(crate) fn key_hash(seed: i32, key: &[u8]) -> u32 {
     hash.checked_abs().unwrap_or(0).cast_unsigned()
 }
 
+/// The hashes of all keys of a record: its unique key, and each of `keys`, which have blanks between. `seed` is the hash
+/// of the topic's front.
+#[inline]
+pub(crate) fn key_hashes<'a>(
+    seed: i32,
+    unique_key: Option<&'a [u8]>,
+    keys: Option<&'a [u8]>,
+) -> impl Iterator<Item = u32> + use<'a> {
+    let keys = keys.unwrap_or_default().split(|byte| *byte == b' ').filter(|key| !key.is_empty());
+    unique_key.into_iter().chain(keys).map(move |key| key_hash(seed, key))
+}
+
 /// 31 to the power of 0 … 8, wrapping.
 const POWERS: [u32; 9] = {
     let mut powers = [1_u32; 9];

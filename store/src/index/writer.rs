@@ -17,7 +17,6 @@ use arc_swap::ArcSwap;
 
 use super::file::{Entry, Geometry, IndexFile};
 use super::header::IndexHeader;
-use super::key::key_hash;
 use super::{FOLDER, IndexReader, file_name};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
@@ -304,21 +303,21 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Takes a record in under its unique key and each of its keys (`keys` holds them with blanks between), for
-    /// [`Self::put_gathered`]. Slots lie far from each other in a large file: by the time they are needed the processor
-    /// has fetched those of many keys at once. `seed` is the hash of the topic's front.
+    /// Takes a record in under the hashes of its keys, for [`Self::put_gathered`]. Slots lie far from each other in a
+    /// large file: by the time they are needed the processor has fetched those of many keys at once.
     #[inline]
-    pub(crate) fn gather(&mut self, seed: i32, record: &Keys<'_>) -> Result<(), StoreError> {
-        if self.known_to.is_some_and(|known_to| record.log_offset <= known_to) {
+    pub(crate) fn gather(
+        &mut self,
+        hashes: impl Iterator<Item = u32>,
+        (log_offset, store_timestamp_ms): (u64, i64),
+    ) -> Result<(), StoreError> {
+        if self.known_to.is_some_and(|known_to| log_offset <= known_to) {
             return Ok(());
         }
         if self.gathered.len() >= GATHERED_MAX {
             self.put_gathered()?;
         }
-        let keys = record.keys.unwrap_or_default().split(|byte| *byte == b' ').filter(|key| !key.is_empty());
-        let Keys { log_offset, store_timestamp_ms, .. } = *record;
-        for key in record.unique_key.into_iter().chain(keys) {
-            let hash = key_hash(seed, key);
+        for hash in hashes {
             if let Some(file) = &self.current {
                 file.prefetch(hash);
             }
@@ -398,15 +397,6 @@ fn keep_durable(file: &IndexFile, durable: Durable) -> Result<Option<u64>, Store
         file.ready_to_grow()?;
     }
     Ok(cut)
-}
-
-/// What the index wants to know of a record; keys are text, as bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Keys<'a> {
-    pub(crate) unique_key: Option<&'a [u8]>,
-    pub(crate) keys: Option<&'a [u8]>,
-    pub(crate) log_offset: u64,
-    pub(crate) store_timestamp_ms: i64,
 }
 
 /// The index files of a folder, oldest first.

@@ -12,7 +12,7 @@ use super::{Finding, finding};
 use crate::dispatch::glance;
 use crate::error::StoreError;
 use crate::index::sound::is_indexed;
-use crate::index::{ENTRIES_AT_ONCE, Geometry, IndexFile, key_hash, topic_seed};
+use crate::index::{ENTRIES_AT_ONCE, Geometry, IndexFile, key_hashes, topic_seed};
 
 /// Findings told of one file; the rest is counted.
 const TOLD_MAX: u64 = 5;
@@ -59,10 +59,7 @@ impl StoredIndex {
         }
         let log_offset = record.log_offset().cast_unsigned();
         let [unique_key, keys] = glance::keys(record.properties().as_bytes());
-        let keys = keys.unwrap_or_default().split(|byte| *byte == b' ').filter(|key| !key.is_empty());
-        let seed = topic_seed(record.topic());
-        let mut wanted: Vec<u32> =
-            unique_key.into_iter().chain(keys).map(|key| key_hash(seed, key)).collect();
+        let mut wanted: Vec<u32> = key_hashes(topic_seed(record.topic()), unique_key, keys).collect();
         while let Some((hash, of)) = self.peek(tell)? {
             if of > log_offset && !self.is_out_of_order() {
                 break;

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - each test has an index of its own; files hold some thirty records.
 
-use super::super::{Found, KeyQuery, QUERY_LOOKS_MAX, topic_seed};
+use super::super::{Found, KeyQuery, QUERY_LOOKS_MAX, key_hash, key_hashes, topic_seed};
 use super::*;
 
 fn config(dir: &Path) -> StoreConfig {
@@ -19,13 +19,8 @@ fn put(index: &mut IndexWriter, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let unique_key = format!("u{number}");
         let keys = format!(" a  b{} ", number % 7);
-        let record = Keys {
-            unique_key: Some(unique_key.as_bytes()),
-            keys: Some(keys.as_bytes()),
-            log_offset: number * 100,
-            store_timestamp_ms: time_of(number),
-        };
-        index.gather(topic_seed("T"), &record).unwrap();
+        let hashes = key_hashes(topic_seed("T"), Some(unique_key.as_bytes()), Some(keys.as_bytes()));
+        index.gather(hashes, (number * 100, time_of(number))).unwrap();
     }
     index.put_gathered().unwrap();
     index.write_header();
