@@ -192,8 +192,8 @@ impl Link {
         limits: (Instant, Instant),
     ) -> impl Future<Output = Result<Command, ClientError>> + use<'a, R> {
         let (waiter, answer) = oneshot::channel();
-        let order = self.order::<R>(header, body, Some(waiter));
-        self.exchange(R::NAME, order, answer, limits)
+        let late = self.hand_over(self.order::<R>(header, body, Some(waiter)));
+        self.answer(R::NAME, (late, answer), limits)
     }
 
     /// Sends a message, or a batch, from a moment on, which is now, and waits until another for where it is stored. It is
@@ -206,16 +206,15 @@ impl Link {
     ) -> impl Future<Output = Result<(ResponseCode, Stored), ClientError>> + use<'a> {
         let is_batch = header.is_batch == Some(true);
         let request = if is_batch { SendBatchMessage::NAME } else { SendMessageV2::NAME };
-        let exchange = if self.credentials.is_none() {
+        let handed = if self.credentials.is_none() {
             let (waiter, answer) = oneshot::channel();
-            let order = Outgoing::Send(SendOrder { header, body, waiter });
-            Ok(self.exchange(request, order, answer, limits))
+            Ok((self.hand_over(Outgoing::Send(SendOrder { header, body, waiter })), answer))
         } else {
             Err(Box::pin(self.send_signed(header, body, limits)))
         };
         async move {
-            let sent = match exchange {
-                Ok(exchange) => exchange.await?,
+            let sent = match handed {
+                Ok((late, answer)) => self.answer(request, (late, answer), limits).await?,
                 Err(signed) => signed.await?,
             };
             self.stored(request, sent)
@@ -263,33 +262,51 @@ impl Link {
         }
     }
 
-    /// Hands an order over, at once if there is room, and waits for the answer to it.
-    fn exchange<'a, A>(
-        &'a self,
-        request: &'static str,
-        order: LinkOrder,
-        answer: oneshot::Receiver<A>,
-        (begun, until): (Instant, Instant),
-    ) -> impl Future<Output = Result<A, ClientError>> + use<'a, A> {
-        // Orders are large: one that need not wait is not moved about with those who wait for its answer.
-        let late = match self.orders.try_send(order) {
+    /// Hands an order over if there is room; gives it back if not. Orders are large: one that need not wait is not moved
+    /// about with those who wait for its answer.
+    fn hand_over(&self, order: LinkOrder) -> Option<Box<LinkOrder>> {
+        match self.orders.try_send(order) {
             Ok(()) => None,
             Err(TrySendError::Full(order) | TrySendError::Closed(order)) => Some(Box::new(order)),
+        }
+    }
+
+    /// Waits for the answer to an order, which may be to be handed over still. No future is kept in another here: what
+    /// waits is small.
+    async fn answer<A>(
+        &self,
+        request: &'static str,
+        (late, answer): (Option<Box<LinkOrder>>, oneshot::Receiver<A>),
+        (begun, until): (Instant, Instant),
+    ) -> Result<A, ClientError> {
+        let handed = match late {
+            None => Ok(()),
+            Some(order) => Box::pin(self.hand_over_late(request, *order, until)).await,
         };
-        let exchange = async move {
-            if let Some(order) = late {
-                self.orders.send(*order).await.map_err(|_| self.disconnected(request))?;
-            }
-            answer.await.map_err(|_| self.disconnected(request))
+        let answered = match handed {
+            Ok(()) => timeout_at(until, answer).await.ok(),
+            Err(Some(error)) => return Err(error),
+            Err(None) => None,
         };
-        async move {
-            match timeout_at(until, exchange).await {
-                Ok(outcome) => outcome,
-                Err(_) => {
-                    self.unanswered.fetch_add(1, Ordering::Relaxed);
-                    Err(self.timed_out(request, until.saturating_duration_since(begun)))
-                }
+        match answered {
+            Some(answer) => answer.map_err(|_| self.disconnected(request)),
+            None => {
+                self.unanswered.fetch_add(1, Ordering::Relaxed);
+                Err(self.timed_out(request, until.saturating_duration_since(begun)))
             }
+        }
+    }
+
+    /// Hands an order over as soon as there is room; no error where the time is over before.
+    async fn hand_over_late(
+        &self,
+        request: &'static str,
+        order: LinkOrder,
+        until: Instant,
+    ) -> Result<(), Option<ClientError>> {
+        match timeout_at(until, self.orders.send(order)).await {
+            Ok(handed) => handed.map_err(|_| Some(self.disconnected(request))),
+            Err(_) => Err(None),
         }
     }
 

@@ -240,8 +240,12 @@ impl Producer {
     /// [`ClientError::IllegalMessage`] before anything is sent, [`ClientError::NoRoute`] if nobody has the topic or
     /// makes it, [`ClientError::Refused`], or what stood in the way of the last try: after [`ClientError::TimedOut`]
     /// and [`ClientError::Disconnected`] the message may be stored all the same.
-    pub async fn send(&self, message: Message) -> Result<SendReceipt, ClientError> {
-        self.send_ready(self.state.ready(message, 0)?).await
+    pub fn send(
+        &self,
+        message: Message,
+    ) -> impl Future<Output = Result<SendReceipt, ClientError>> + Send + use<'_> {
+        // Each future that waits for another is moved with it: the message is made ready at once, and not kept.
+        self.send_ready(self.state.ready(message, 0))
     }
 
     /// Sends messages of one topic in one request: they get consecutive places in one queue. RocketMQ: `send` of a
@@ -251,7 +255,7 @@ impl Producer {
     /// [`ClientError::IllegalMessage`] for no messages, messages of several topics, for a later time, or of which only
     /// some wait until they are stored; else as [`Producer::send`].
     pub async fn send_batch(&self, messages: &[Message]) -> Result<SendReceipt, ClientError> {
-        self.send_ready(self.state.ready_batch(messages)?).await
+        self.send_ready(self.state.ready_batch(messages)).await
     }
 
     /// Sends a message to a queue of the caller's choice; it is tried again on that queue only. RocketMQ: `send` with a
@@ -364,7 +368,7 @@ impl Producer {
         message: Message,
         sys_flag: i32,
     ) -> Result<SendReceipt, ClientError> {
-        self.send_ready(self.state.ready(message, sys_flag)?).await
+        self.send_ready(self.state.ready(message, sys_flag)).await
     }
 
     /// Sends a reply by the broker that the request came through.
@@ -392,7 +396,8 @@ impl Producer {
         hub.meet(strangers).await;
     }
 
-    async fn send_ready(&self, mut ready: Box<Ready>) -> Result<SendReceipt, ClientError> {
+    async fn send_ready(&self, ready: Result<Box<Ready>, ClientError>) -> Result<SendReceipt, ClientError> {
+        let mut ready = ready?;
         let mut limits = self.limits();
         let mut avoided: Option<Text> = None;
         let mut tries = self.state.retries;

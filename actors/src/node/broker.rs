@@ -310,7 +310,7 @@ fn start(
         ids: IdSource::new(advertised.ip(), clock.0.now_ms()),
         message_ids: PlaceIds::new(advertised),
         broker_name: Text::from(broker.broker_name.as_str()),
-        region: region(&broker),
+        region: region(broker),
         trace_on: broker.trace_on,
         slow_sends: SlowSends::default(),
         stored_replies: StoredReplies::new(&broker.region_id, broker.trace_on),

@@ -472,17 +472,12 @@ impl Bench {
         let id = marks.uniq_key.or(made_id).unwrap_or_default();
         let again = send.reconsume_times.unwrap_or(0);
         // What comes in a batch waits for nothing either: clients refuse to send such.
-        let detour = match marks.may_wait() && !is_dead && !send.is_batch {
-            true => cast.detours.find(&marks.wish(id, again > 0), &place.name, queue.queue_id, now_ms)?,
-            false => None,
-        };
+        let may_wait = !is_dead && !send.is_batch && marks.may_wait();
+        let detour = marks.detour(cast, (id, again > 0, may_wait), (&place.name, queue.queue_id), now_ms)?;
         if let Some(recall_ms) = detour.as_ref().and_then(|detour| detour.recall_ms) {
             self.recall = recall::handle(cast, &place.name, (recall_ms, id));
         }
-        let light = match marks.light {
-            Some(_) => light::queues_unless_waiting(cast, &place.name, (marks.light, detour.is_some()))?,
-            None => Vec::new(),
-        };
+        let light = light::queues_unless_waiting(cast, &place.name, (marks.light, detour.is_some()))?;
         let record = NewRecord {
             topic: detour.as_ref().map_or(&*place.name, |detour| detour.topic),
             queue_id: detour.as_ref().map_or(queue.queue_id, |detour| detour.queue.queue_id()),
@@ -509,7 +504,7 @@ impl Bench {
         let start = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes)?;
         self.waits_for_disk |= marks.waits;
-        self.has_halves |= wish.is_half;
+        self.has_halves |= detour.as_ref().is_some_and(|detour| detour.topic == HALF_TOPIC);
         let (queue, tags_code) = match &detour {
             Some(detour) => (&detour.queue, detour.tags_code),
             None => (&queue.units, tags_code_of(marks.tags)),

@@ -19,7 +19,7 @@ use troupemq_store::commit_log::ZEROS_MAX;
 
 use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
-use crate::detour::Wish;
+use crate::detour::{Detour, Wish};
 use crate::net::Refusal;
 use crate::timer::admit::TimeWish;
 use crate::topic::{attributes, names};
@@ -218,6 +218,20 @@ impl<'a> Marks<'a> {
         // A message that is retried after a delay is no half any more.
         let is_half = self.is_transaction && !(is_again && self.has_level());
         Wish { level: self.level, time: self.time, is_half, uniq_key, tags: self.tags }
+    }
+
+    /// Where the message has to wait before it reaches a queue of `topic`; nowhere unless it may have to.
+    pub fn detour(
+        &self,
+        cast: &BrokerCast,
+        (uniq_key, is_again, may_wait): (&str, bool, bool),
+        (topic, queue_id): (&str, i32),
+        now_ms: i64,
+    ) -> Result<Option<Detour>, Refusal> {
+        if !may_wait {
+            return Ok(None);
+        }
+        cast.detours.find(&self.wish(uniq_key, is_again), topic, queue_id, now_ms)
     }
 
     /// Refuses a kind of message that this broker does not deliver.
