@@ -196,8 +196,8 @@ impl Link {
         self.answer(R::NAME, (late, answer), limits)
     }
 
-    /// Sends a message, or a batch, from a moment on, which is now, and waits until another for where it is stored. It is
-    /// handed over at once: the header, which is large, need not be kept for this call.
+    /// Sends a message, or a batch, from a moment on, which is now, and waits until another for where it is stored. It
+    /// is handed over at once: the header, which is large, need not be kept for this call.
     pub(crate) fn send<'a>(
         &'a self,
         header: SendMessageV2Header,
@@ -262,8 +262,8 @@ impl Link {
         }
     }
 
-    /// Hands an order over if there is room; gives it back if not. Orders are large: one that need not wait is not moved
-    /// about with those who wait for its answer.
+    /// Hands an order over if there is room; gives it back if not. Orders are large: one that need not wait is not
+    /// moved about with those who wait for its answer.
     fn hand_over(&self, order: LinkOrder) -> Option<Box<LinkOrder>> {
         match self.orders.try_send(order) {
             Ok(()) => None,

@@ -98,8 +98,8 @@ impl AppendBatch {
         }
     }
 
-    /// Says under which keys the record that was pushed last is to be found: the unique key of its properties, and their
-    /// keys, with blanks between. The index reads the properties of a record of which this is not said.
+    /// Says under which keys the record that was pushed last is to be found: the unique key of its properties, and
+    /// their keys, with blanks between. The index reads the properties of a record of which this is not said.
     pub fn tell_keys_of_last(&mut self, unique_key: Option<&str>, keys: Option<&str>) {
         let Some(record) = self.records.last_mut() else { return };
         let seed = self.queues[record.queue as usize].key_seed();

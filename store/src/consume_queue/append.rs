@@ -63,8 +63,8 @@ impl ConsumeQueue {
         Ok(Put::Appended)
     }
 
-    /// Appends units of a plain queue, in their order, and publishes them together. Stops at a gap; what stands before it
-    /// is published, as it is before an error.
+    /// Appends units of a plain queue, in their order, and publishes them together. Stops at a gap; what stands before
+    /// it is published, as it is before an error.
     pub(crate) fn put_all(&self, units: impl Iterator<Item = Unit>) -> Result<Put, StoreError> {
         let mut units = units.peekable();
         while let Some(next) = units.peek() {

@@ -15,8 +15,8 @@ pub(crate) fn key_hash(seed: i32, key: &[u8]) -> u32 {
     hash.checked_abs().unwrap_or(0).cast_unsigned()
 }
 
-/// The hashes of all keys of a record: its unique key, and each of `keys`, which have blanks between. `seed` is the hash
-/// of the topic's front.
+/// The hashes of all keys of a record: its unique key, and each of `keys`, which have blanks between. `seed` is the
+/// hash of the topic's front.
 #[inline]
 pub(crate) fn key_hashes<'a>(
     seed: i32,
