@@ -564,3 +564,35 @@ fn ends_that_come_together_are_all_stored_and_the_first_of_each_counts() {
     }
     node.stop_and_wait().expect("a clean stop");
 }
+
+/// As Java's producer ends them.
+#[test]
+fn ends_that_nobody_waits_for_are_gathered_and_all_stored_also_when_somebody_waits_for_one_behind_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let node = start(dir.path(), &clock);
+    let mut client = Client::of(&node);
+    let halves: Vec<_> = (0..60).map(|at| half(&mut client, &format!("U{at:02}"), "")).collect();
+    let oneway = |at, outcome| request::<EndTransaction>(&ending("Payers", at, outcome)).oneway();
+    let (waited_for, unasked) = halves.split_last().unwrap();
+    for some in unasked.chunks(12) {
+        for at in some {
+            client.send(oneway(*at, TRANSACTION_COMMIT));
+            client.send(oneway(*at, TRANSACTION_ROLLBACK));
+        }
+        // What came before on the connection is begun when this is answered; no time passes for who gathers.
+        assert_eq!(client.pull("Paid", 1, 1_000, "*").code, 21);
+    }
+    assert_eq!(end(&mut client, *waited_for, TRANSACTION_COMMIT).code, 0);
+    let bodies: Vec<_> =
+        (0..60).map(|offset| wait_for(&mut client, "Paid", 1, offset).body.to_vec()).collect();
+    let wanted: Vec<_> = (0..60).map(|at| format!("U{at:02}").into_bytes()).collect();
+    assert_eq!(bodies, wanted, "the first end of each counts, in their order");
+    node.stop_and_wait().expect("a clean stop");
+    let node = start(dir.path(), &clock);
+    for at in halves {
+        let again = end(&mut Client::of(&node), at, TRANSACTION_COMMIT);
+        assert!(again.remark.is_some_and(|remark| remark.contains("was decided before")));
+    }
+    node.stop_and_wait().expect("a clean stop");
+}
