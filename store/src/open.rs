@@ -152,7 +152,7 @@ pub fn open_with(
 ) -> Result<Opened, StoreError> {
     let started = clock.nanos();
     config.check()?;
-    let Found { paths, config, marks, queues, known, end, cut } = look(config)?;
+    let Found { paths, config, mut marks, queues, known, end, cut } = look(config)?;
     let segments = Arc::new(Segments::new(cut.kept));
     // After a crash the page cache may hold what the disk does not: the next flush covers it.
     let flushed_to = if known.was_closed { end.at } else { end.from.min(end.at) };
@@ -164,7 +164,7 @@ pub fn open_with(
     if let Some(bits) = filter_bits {
         dispatch.keep_filter_bits(bits);
     }
-    let replay = replay(&mut dispatch, &queues, &reader, &end, &known)?;
+    let replay = replay(&mut dispatch, (&queues, &reader), (&end, &known), &mut marks)?;
     let is_sure = known.was_closed && known.reached.is_some() && !replay.was_rebuilt;
     settle_offsets(&paths, &queues, reader.min_offset(), is_sure)?;
 
@@ -332,6 +332,21 @@ impl Marks {
         self.file.save(&self.checkpoint)
     }
 
+    /// Notes that queues and index are completed from further back than the checkpoint says. A start that is cut off
+    /// on its way leaves the units of topics that were deleted and made again, which nothing tells from others: the
+    /// next one has to go that way, too. One that cannot be noted, on a disk that is full, is no reason not to start.
+    fn note_walk(&mut self, from: u64, to: u64) {
+        let is_noted = |reached: &Reached| reached.dispatched_to.min(reached.flushed_to) <= from;
+        if from >= to || self.checkpoint.reached.as_ref().is_some_and(is_noted) {
+            return;
+        }
+        let flushed_to = self.saved_to().max(from);
+        self.checkpoint.reached = Some(Reached { dispatched_to: from, flushed_to, queues: 0, units: 0 });
+        if let Err(error) = self.file.save(&self.checkpoint) {
+            tracing::warn!(%error, from, "a start that is cut off now may leave messages of deleted topics");
+        }
+    }
+
     /// How far the log was flushed when the checkpoint was saved last; 0 if that is not known.
     pub fn saved_to(&self) -> u64 {
         self.checkpoint.reached.map_or(0, |reached| reached.flushed_to)
@@ -469,16 +484,16 @@ struct Replay {
 
 fn replay(
     dispatch: &mut DispatchWriter,
-    queues: &QueueTable,
-    reader: &LogReader,
-    end: &LogEnd,
-    known: &Known,
+    (queues, reader): (&QueueTable, &LogReader),
+    (end, known): (&LogEnd, &Known),
+    marks: &mut Marks,
 ) -> Result<Replay, StoreError> {
     let (count, units) = totals(queues);
     let has_lost = !end.damages.is_empty()
         || known.reached.is_some_and(|reached| count < reached.queues || units < reached.units);
     let from = if has_lost { reader.min_offset() } else { end.from };
-    let rebuilt = dispatch.rebuild(reader, from, end.at, &end.damages)?;
+    let begins = |from| marks.note_walk(from, end.at);
+    let rebuilt = dispatch.rebuild(reader, (from, end.at), &end.damages, begins)?;
     let was_rebuilt = has_lost || rebuilt.was_whole;
     if was_rebuilt {
         tracing::warn!(log_min = rebuilt.from, "queues lacked units: the whole log was read");

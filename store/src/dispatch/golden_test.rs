@@ -144,7 +144,7 @@ fn queues_with_an_extension_are_written_as_java_writes_them() {
     let mut dispatch =
         super::DispatchWriter::open(&config, queues, crate::index::Durable::Everything).unwrap();
     dispatch.keep_filter_bits(Box::new(bits));
-    dispatch.rebuild(&opened.reader, 0, opened.reader.wrote_to(), &[]).unwrap();
+    dispatch.rebuild(&opened.reader, (0, opened.reader.wrote_to()), &[], |_| ()).unwrap();
     for (folder, java) in folders.iter().zip(java) {
         let ours = files_below(&golden.dir().join(folder));
         assert_eq!(ours.keys().collect::<Vec<_>>(), java.keys().collect::<Vec<_>>());

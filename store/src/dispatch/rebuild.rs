@@ -50,13 +50,14 @@ impl From<StoreError> for Left {
 impl DispatchWriter {
     /// Completes queues and index with the log from `from` (start of a record or segment) to its end `to`.
     /// What they hold beyond the log is cut. Reads from further back where a queue or the index is behind, and
-    /// from the start of what was `lost` where something was.
+    /// from the start of what was `lost` where something was. `begins` is told where each walk begins before it does:
+    /// one that is cut off leaves queues with units that may be those of deleted topics.
     pub fn rebuild(
         &mut self,
         reader: &LogReader,
-        from: u64,
-        to: u64,
+        (from, to): (u64, u64),
         lost: &[Damage],
+        mut begins: impl FnMut(u64),
     ) -> Result<Rebuilt, StoreError> {
         let log_min = reader.min_offset();
         self.queues.truncate(to)?;
@@ -65,6 +66,7 @@ impl DispatchWriter {
         let is_enough = !self.queues.is_damaged() && self.queues.log_end().is_some();
         let mut from = if is_enough { sure } else { log_min };
         for _ in 0..WALKS_MAX {
+            begins(from);
             match self.read(reader, from..to) {
                 Ok(_) if std::mem::take(&mut self.has_turned) => {}
                 Ok(records) => {

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::commit_log::batch::AppendBatch;
 use crate::config::FlushMode;
+use crate::faults::{self, Op};
 use crate::index::KeyQuery;
 use crate::testing::{Random, Sample, close_well, small_files};
 
@@ -289,7 +290,7 @@ fn what_a_start_finds_behind_the_checkpoint_counts_as_flushed_once_it_was_flushe
     let (saved_to, end) = (opened.marks.saved_to(), opened.reader.wrote_to());
     assert!(saved_to < end);
     assert_eq!(opened.flusher.flushed_to(), saved_to);
-    let refused = crate::faults::arm(&dir.path().join("commitlog"), crate::faults::Op::Flush, 0, 5);
+    let refused = faults::arm(&dir.path().join("commitlog"), Op::Flush, 0, 5);
     assert!(opened.flusher.flush().is_err() && refused.has_struck(), "the disk is asked");
     assert_eq!(opened.flusher.flushed_to(), saved_to);
 }
@@ -412,4 +413,40 @@ fn lose_pages(dir: &TempDir, from: u64, to: u64, random: &mut Random) {
             file.write_all_at(&[0; 4_096], page % 65_536).unwrap();
         }
     }
+}
+
+/// What a start that was cut off has brought back counts like what the checkpoint promises.
+#[test]
+fn a_start_that_is_cut_off_leaves_no_messages_of_a_topic_that_was_deleted_and_made_again() {
+    let dir = TempDir::new().unwrap();
+    let mut opened = open_one(config(&dir));
+    let store = |opened: &mut Opened, topic: &str, count| {
+        let sample = Sample { queue_id: 0, fill: 1, body_bytes: 1_000 };
+        (0..count).for_each(|_| sample.store(opened, topic, 1));
+    };
+    store(&mut opened, "Lost", 1);
+    store(&mut opened, "Gone", 2);
+    store(&mut opened, "Kept", 100);
+    opened.queues.remove("Gone").unwrap();
+    store(&mut opened, "Kept", 100);
+    let again_at = opened.reader.wrote_to();
+    store(&mut opened, "Gone", 1);
+    opened.flusher.flush().unwrap();
+    opened.marks.save(&opened.flusher.watch(), &opened.queues, opened.dispatch.flusher()).unwrap();
+    drop(opened);
+    std::fs::remove_dir_all(dir.path().join("consumequeue/Lost")).unwrap();
+    let second = dir.path().join("commitlog").join(format!("{:020}", 65_536));
+    let broken = faults::arm(&second, Op::Read, 0, 5);
+    let why = open(config(&dir), Arc::new(crate::SystemClock::new())).unwrap_err().to_string();
+    assert!(why.contains(&second.display().to_string()), "it ends on its way: {why}");
+    drop(broken);
+    let opened = open_one(config(&dir));
+    assert_eq!(opened.report.replayed_from, 0, "the whole way once more");
+    let gone = opened.queues.get("Gone", 0).unwrap();
+    assert_eq!((gone.min_offset(), gone.max_offset()), (0, 1));
+    assert_eq!(gone.unit(0).map(|unit| unit.log_offset), Some(again_at));
+    assert_eq!(opened.queues.get("Lost", 0).map(|lost| lost.max_offset()), Some(1));
+    close_well(opened);
+    let opened = open_one(config(&dir));
+    assert!(opened.report.was_closed && opened.report.replayed == 0);
 }
