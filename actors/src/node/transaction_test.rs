@@ -530,6 +530,16 @@ fn a_question_holds_a_record_that_names_the_copy() {
     node.stop_and_wait().expect("a clean stop");
 }
 
+/// A broker that starts again knows that each of these halves was decided.
+fn assert_stay_decided(dir: &Path, clock: &Arc<ManualClock>, halves: &[(i64, i64)]) {
+    let node = start(dir, clock);
+    for at in halves {
+        let again = end(&mut Client::of(&node), *at, TRANSACTION_COMMIT);
+        assert!(again.remark.is_some_and(|remark| remark.contains("was decided before")));
+    }
+    node.stop_and_wait().expect("a clean stop");
+}
+
 #[test]
 fn ends_that_come_together_are_all_stored_and_the_first_of_each_counts() {
     let dir = tempfile::tempdir().unwrap();
@@ -557,12 +567,7 @@ fn ends_that_come_together_are_all_stored_and_the_first_of_each_counts() {
     let committed = won.values().filter(|outcome| **outcome == TRANSACTION_COMMIT).count();
     assert_eq!(count(&mut client, "Paid", 1), committed.min(32), "a pull gives 32 at most");
     node.stop_and_wait().expect("a clean stop");
-    let node = start(dir.path(), &clock);
-    for at in halves {
-        let again = end(&mut Client::of(&node), at, TRANSACTION_COMMIT);
-        assert!(again.remark.is_some_and(|remark| remark.contains("was decided before")));
-    }
-    node.stop_and_wait().expect("a clean stop");
+    assert_stay_decided(dir.path(), &clock, &halves);
 }
 
 /// As Java's producer ends them.
@@ -589,10 +594,5 @@ fn ends_that_nobody_waits_for_are_gathered_and_all_stored_also_when_somebody_wai
     let wanted: Vec<_> = (0..60).map(|at| format!("U{at:02}").into_bytes()).collect();
     assert_eq!(bodies, wanted, "the first end of each counts, in their order");
     node.stop_and_wait().expect("a clean stop");
-    let node = start(dir.path(), &clock);
-    for at in halves {
-        let again = end(&mut Client::of(&node), at, TRANSACTION_COMMIT);
-        assert!(again.remark.is_some_and(|remark| remark.contains("was decided before")));
-    }
-    node.stop_and_wait().expect("a clean stop");
+    assert_stay_decided(dir.path(), &clock, &halves);
 }
