@@ -184,6 +184,15 @@ func (b *bed) pushing(group, topic, expression string, into *inbox, options ...c
 	return made
 }
 
+// awaitNoted waits until a member that consumes one message at a time knows that all it was given is consumed: it notes that
+// after the listener has returned, and what it has not noted when it is shut down it does not commit.
+func awaitNoted(member rocketmq.PushConsumer, topic string) {
+	within(30*time.Second, "the client has noted what its listener has had", func() bool {
+		behind, known := member.GetOffsetDiffMap()[topic]
+		return known && behind == 0
+	})
+}
+
 // send sends prefix-0 … and returns the texts.
 func send(sender rocketmq.Producer, topic, tag, prefix string, count int) []string {
 	texts := []string{}

@@ -210,6 +210,7 @@ func orderlySuccessor(b *bed) {
 		for _, message := range into.all() {
 			got = append(got, string(message.Body))
 		}
+		awaitNoted(member, topic)
 		must(member.Shutdown(), "shutdown")
 		awaitConsumed(group, topic, 1, len(wanted))
 	}

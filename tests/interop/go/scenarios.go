@@ -255,8 +255,10 @@ func pushGoesOn(b *bed) {
 	group := b.name("g")
 	sender := b.producer()
 	first := &inbox{}
-	leaves := b.pushing(group, topic, "*", first)
+	// One at a time: all but the last are noted by the client when the last reaches the listener.
+	leaves := b.pushing(group, topic, "*", first, consumer.WithConsumeGoroutineNums(1))
 	first.awaitExactly(send(sender, topic, "", "one", 20), 45*time.Second)
+	awaitNoted(leaves, topic)
 	must(leaves.Shutdown(), "shutdown")
 	awaitConsumed(group, topic, 2, 20)
 	rest := send(sender, topic, "", "two", 20)

@@ -177,9 +177,14 @@ final class Bed {
         producer.start();
     }
 
-    /** A push consumer that is not started; it starts a new group at the first message. */
+    /**
+     * A push consumer that is not started; it starts a new group at the first message. When it is shut down it waits for its
+     * listeners: the client notes that a message is consumed after the listener has returned, and what it has not noted by then it
+     * does not commit.
+     */
     DefaultMQPushConsumer push(String group) {
         DefaultMQPushConsumer consumer = configured(new DefaultMQPushConsumer(group));
+        consumer.setAwaitTerminationMillisWhenShutdown(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         atEnd(consumer::shutdown);
         return consumer;
