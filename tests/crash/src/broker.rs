@@ -20,7 +20,7 @@ use crate::Fault;
 use crate::moment::{Moment, Refusal};
 
 /// Longest time from a start to the first line, and from a signal to the end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// What it logs: also how far the log is on the disk.
 const LOG: &str = "info,troupemq_store::commit_log::flusher=trace";

@@ -54,7 +54,10 @@ diskSpaceCleanForciblyRatio=99
 diskMaxUsedSpaceRatio=95
 ";
 /// How long what waits may take to come once nothing kills the broker any more.
-const SETTLING: Duration = Duration::from_secs(20);
+const SETTLING: Duration = Duration::from_secs(120);
+
+/// How long clients wait for an answer of a broker that may be dying.
+const ANSWERED: Duration = Duration::from_secs(2);
 
 /// What a life is like.
 #[derive(Debug, Clone, Copy)]
@@ -198,7 +201,7 @@ impl Life {
             _ => Duration::from_millis(time_ms),
         };
         let begun = Instant::now();
-        let Ok(client) = connect(broker).await else { return broker.kill_after(time, harm).await };
+        let Ok(client) = connect(broker, ANSWERED).await else { return broker.kill_after(time, harm).await };
         let known = self.ask_all(&client, broker.address).await;
         let (events, mut told) = unbounded_channel();
         let load = Load {
@@ -292,7 +295,7 @@ impl Life {
         let Ok(mut broker) = self.recipe.start(&Harm::None).await? else {
             return Err(Fault("the broker died without being told".to_owned()));
         };
-        let client = connect(&broker).await?;
+        let client = connect(&broker, SETTLING).await?;
         self.commit_all(&client).await?;
         if !self.kind.ages {
             self.await_waiting(&client).await?;
@@ -351,8 +354,8 @@ impl Life {
     }
 }
 
-async fn connect(broker: &Broker) -> Result<Client, Fault> {
+async fn connect(broker: &Broker, answered: Duration) -> Result<Client, Fault> {
     let client = Client::builder().name_servers(&broker.name_server.to_string());
-    let client = client.request_timeout(Duration::from_secs(2)).connect().await;
+    let client = client.request_timeout(answered).connect().await;
     client.map_err(Fault::of("cannot connect"))
 }

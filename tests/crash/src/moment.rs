@@ -15,7 +15,7 @@ use crate::Fault;
 use crate::chance::Chance;
 
 /// How long a broker may take to come to an operation that it surely comes to.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// ENOSPC.
 const NO_SPACE: i32 = 28;

@@ -75,7 +75,12 @@ func equal[T comparable](expected, actual T, what string) {
 	check(expected == actual, "%s: expected <%v>, got <%v>", what, expected, actual)
 }
 
-func within(limit time.Duration, what string, condition func() bool) {
+// patience is how many times as long as an idle machine needs a wait may last: this one may have other work.
+const patience = 4
+
+// within waits until the condition holds; the limit is an idle machine's.
+func within(idle time.Duration, what string, condition func() bool) {
+	limit := idle * patience
 	deadline := time.Now().Add(limit)
 	for !condition() {
 		check(time.Now().Before(deadline), "not within %v: %s", limit, what)
@@ -119,7 +124,7 @@ func brokerAddress() string {
 
 func (b *bed) producer(options ...producer.Option) rocketmq.Producer {
 	options = append([]producer.Option{producer.WithNsResolver(resolver()), producer.WithInstanceName(instance()),
-		producer.WithGroupName(b.name("pg")), producer.WithSendMsgTimeout(5 * time.Second)}, options...)
+		producer.WithGroupName(b.name("pg")), producer.WithSendMsgTimeout(30 * time.Second)}, options...)
 	made, err := rocketmq.NewProducer(options...)
 	must(err, "producer")
 	must(made.Start(), "start of a producer")
@@ -155,8 +160,9 @@ func (i *inbox) texts() []string {
 	return texts
 }
 
-// awaitExactly waits for these texts, each once.
-func (i *inbox) awaitExactly(wanted []string, limit time.Duration) {
+// awaitExactly waits for these texts, each once; the limit is an idle machine's.
+func (i *inbox) awaitExactly(wanted []string, idle time.Duration) {
+	limit := idle * patience
 	deadline := time.Now().Add(limit)
 	for len(i.all()) < len(wanted) {
 		check(time.Now().Before(deadline), "%d of %d messages came within %v", len(i.all()), len(wanted), limit)

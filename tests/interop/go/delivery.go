@@ -217,12 +217,15 @@ func orderlySuccessor(b *bed) {
 	equal(fmt.Sprint(wanted), fmt.Sprint(got), "messages in order")
 }
 
-// ledger decides transactions by the text of their message.
+// ledger decides transactions by the text of their message: by what is first said, or by the second question.
 type ledger struct {
 	lock   sync.Mutex
 	first  map[string]primitive.LocalTransactionState
-	checks map[string]primitive.LocalTransactionState
+	second map[string]primitive.LocalTransactionState
 	asked  []*primitive.MessageExt
+	// came counts deliveries; before notes how many there were at the second question about a text.
+	came   func() int
+	before map[string]int
 }
 
 func (l *ledger) ExecuteLocalTransaction(message *primitive.Message) primitive.LocalTransactionState {
@@ -232,11 +235,22 @@ func (l *ledger) ExecuteLocalTransaction(message *primitive.Message) primitive.L
 func (l *ledger) CheckLocalTransaction(message *primitive.MessageExt) primitive.LocalTransactionState {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.asked = append(l.asked, message)
-	if state, known := l.checks[string(message.Body)]; known {
-		return state
+	text := string(message.Body)
+	times := 0
+	for _, earlier := range l.asked {
+		if string(earlier.Body) == text {
+			times++
+		}
 	}
-	return primitive.UnknowState
+	l.asked = append(l.asked, message)
+	state, known := l.second[text]
+	if times == 0 || !known {
+		return primitive.UnknowState
+	}
+	if times == 1 {
+		l.before[text] = l.came()
+	}
+	return state
 }
 
 func (l *ledger) questions() []*primitive.MessageExt {
@@ -247,7 +261,7 @@ func (l *ledger) questions() []*primitive.MessageExt {
 
 func (b *bed) transactional(group string, decides *ledger) rocketmq.TransactionProducer {
 	made, err := rocketmq.NewTransactionProducer(decides, producer.WithNsResolver(resolver()),
-		producer.WithInstanceName(instance()), producer.WithGroupName(group), producer.WithSendMsgTimeout(5*time.Second))
+		producer.WithInstanceName(instance()), producer.WithGroupName(group), producer.WithSendMsgTimeout(30*time.Second))
 	must(err, "transaction producer")
 	must(made.Start(), "start of a transaction producer")
 	b.atEnd(func() { _ = made.Shutdown() })
@@ -299,7 +313,10 @@ func txCheck(b *bed) {
 	group := b.name("pg")
 	into := &inbox{}
 	b.pushing(b.name("g"), topic, "*", into)
-	decides := &ledger{checks: map[string]primitive.LocalTransactionState{}}
+	// Decided by the second question, whenever the scenario gets round to it: after the last it is too late.
+	decides := &ledger{before: map[string]int{}, came: func() int { return len(into.all()) }}
+	decides.second = map[string]primitive.LocalTransactionState{
+		"good": primitive.CommitMessageState, "bad": primitive.RollbackMessageState}
 	decides.first = map[string]primitive.LocalTransactionState{
 		"good": primitive.UnknowState, "bad": primitive.UnknowState}
 	sender := b.transactional(group, decides)
@@ -312,7 +329,6 @@ func txCheck(b *bed) {
 		}
 		return texts["good"] && texts["bad"]
 	})
-	equal(0, len(into.all()), "deliveries before the decision")
 	for _, asked := range decides.questions() {
 		equal(topic, asked.Topic, "topic of the question")
 		equal(group, asked.GetProperty("PGROUP"), "group of the question")
@@ -320,16 +336,16 @@ func txCheck(b *bed) {
 			equal(result.MsgID, asked.TransactionId, "transaction id of the question")
 		}
 	}
-	decides.lock.Lock()
-	decides.checks["good"] = primitive.CommitMessageState
-	decides.checks["bad"] = primitive.RollbackMessageState
-	decides.lock.Unlock()
 	into.awaitExactly([]string{"good"}, 75*time.Second)
 	equal(result.MsgID, into.all()[0].MsgId, "message id")
+	decides.lock.Lock()
+	before := decides.before["good"]
+	decides.lock.Unlock()
+	equal(0, before, "deliveries before the decision")
 	within(75*time.Second, "no more questions", func() bool {
-		before := len(decides.questions())
+		had := len(decides.questions())
 		time.Sleep(3 * time.Second)
-		return len(decides.questions()) == before
+		return len(decides.questions()) == had
 	})
 	equal("[good]", fmt.Sprint(into.texts()), "deliveries")
 }

@@ -30,7 +30,7 @@ func (s skipped) Error() string { return string(s) }
 
 var suites = map[string][]scenario{"everyday": scenarios, "delivery": deliveries}
 
-const limit = 90 * time.Second
+const limit = patience * 90 * time.Second
 
 func main() {
 	if os.Getenv("NAMESRV") == "" {

@@ -51,7 +51,7 @@ impl Bed {
             Some((user, secret)) => asked.credentials(&user, &secret),
             None => asked,
         };
-        Ok(asked.request_timeout(Duration::from_secs(15)).connect().await?)
+        Ok(asked.request_timeout(Duration::from_secs(60)).connect().await?)
     }
 
     pub(crate) async fn topic(&self, queues: i32) -> Result<String, Fault> {
@@ -62,7 +62,7 @@ impl Bed {
 
     pub(crate) async fn producer(&self) -> Result<Producer, Fault> {
         let producer = self.client().await?.producer(&self.name("pg"));
-        Ok(producer.send_timeout(Duration::from_secs(15)).start().await?)
+        Ok(producer.send_timeout(Duration::from_secs(60)).start().await?)
     }
 
     /// A member of a group that begins with the first message.

@@ -28,9 +28,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// How long a scenario waits for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 /// How long a scenario may take.
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(400);
 
 /// What was wanted and what came instead.
 pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;

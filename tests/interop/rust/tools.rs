@@ -31,7 +31,7 @@ fn word(words: &[String], at: usize) -> Result<&str, String> {
 }
 
 async fn client(servers: &str) -> Result<Client, troupemq::ClientError> {
-    Client::builder().name_servers(servers).request_timeout(Duration::from_secs(15)).connect().await
+    Client::builder().name_servers(servers).request_timeout(Duration::from_secs(60)).connect().await
 }
 
 async fn until_input_ends() {

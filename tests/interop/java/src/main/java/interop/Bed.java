@@ -29,6 +29,8 @@ final class Bed {
         void close() throws Exception;
     }
 
+    /** How long a client waits for an answer: with their own limits, of 3 s, a busy machine makes them give up. */
+    static final int ANSWER_MS = 30_000;
     private static final AtomicInteger CLIENTS = new AtomicInteger();
     private static final String RUN = Long.toString(System.currentTimeMillis() % 1_000_000_000L, 36);
 
@@ -149,6 +151,7 @@ final class Bed {
         client.setInstanceName(instance());
         client.setHeartbeatBrokerInterval(4000);
         client.setPollNameServerInterval(5000);
+        client.setMqClientApiTimeout(ANSWER_MS);
         return client;
     }
 
@@ -164,7 +167,7 @@ final class Bed {
 
     DefaultMQProducer unstartedProducer(String group) {
         DefaultMQProducer producer = configured(new DefaultMQProducer(group));
-        producer.setSendMsgTimeout(5000);
+        producer.setSendMsgTimeout(ANSWER_MS);
         producer.setMaxMessageSize(16 << 20);
         atEnd(producer::shutdown);
         return producer;
@@ -172,7 +175,7 @@ final class Bed {
 
     /** Configures and starts a producer of another kind. */
     void starts(DefaultMQProducer producer) throws Exception {
-        configured(producer).setSendMsgTimeout(5000);
+        configured(producer).setSendMsgTimeout(ANSWER_MS);
         atEnd(producer::shutdown);
         producer.start();
     }
@@ -205,6 +208,8 @@ final class Bed {
 
     DefaultMQPullConsumer pull(String group) throws Exception {
         DefaultMQPullConsumer consumer = configured(new DefaultMQPullConsumer(group));
+        consumer.setConsumerPullTimeoutMillis(ANSWER_MS);
+        consumer.setConsumerTimeoutMillisWhenSuspend(2 * ANSWER_MS);
         consumer.start();
         atEnd(consumer::shutdown);
         return consumer;

@@ -126,6 +126,8 @@ final class ExchangeScenarios {
         Check.equal(entries.size(), byPlace.size(), "different places");
         var consumer = bed.pull(bed.name("g"));
         consumer.fetchSubscribeMessageQueues(TOPIC);
+        // Java's broker shows a message a moment after it has acknowledged it.
+        Check.within(30, "every message in its queue", () -> bed.stored(TOPIC) == entries.size());
         int seen = 0;
         int tagged = 0;
         for (MessageQueue queue : bed.queues(TOPIC)) {

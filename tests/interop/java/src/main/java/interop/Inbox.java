@@ -50,7 +50,7 @@ final class Inbox {
         return messages().stream().map(Inbox::text).collect(Collectors.toCollection(TreeSet::new));
     }
 
-    /** Waits until every one of the texts is here; more or twice is the caller's to judge. */
+    /** Waits until every one of the texts is here; more or twice is the caller's to judge. The limit is an idle machine's. */
     void awaitAll(TreeSet<String> wanted, double seconds) throws Exception {
         try {
             Check.within(seconds, "all messages", () -> texts().containsAll(wanted));
@@ -58,7 +58,7 @@ final class Inbox {
             TreeSet<String> missing = new TreeSet<>(wanted);
             missing.removeAll(texts());
             throw new AssertionError("of " + wanted.size() + " messages " + missing.size() + " did not come within "
-                + seconds + " s, " + size() + " came; missing: " + missing.stream().limit(10).toList(), e);
+                + seconds * Check.PATIENCE + " s, " + size() + " came; missing: " + missing.stream().limit(10).toList(), e);
         }
     }
 

@@ -95,7 +95,7 @@ final class LightScenarios {
             }
         });
         Bed.sent(bed.producer().send(naming(topic, "wakes", name)));
-        PullResult result = held.get(30, TimeUnit.SECONDS);
+        PullResult result = held.get(120, TimeUnit.SECONDS);
         Check.equal(PullStatus.FOUND, result.getPullStatus(), "status");
         Check.equal("wakes", Inbox.text(result.getMsgFoundList().get(0)), "what woke it");
     }

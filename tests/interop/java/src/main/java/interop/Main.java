@@ -79,7 +79,7 @@ public final class Main {
 
     private void run(List<Scenario> chosen) throws Exception {
         Target target = Target.fromEnvironment();
-        DefaultMQAdminExt admin = new DefaultMQAdminExt(10_000);
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(Bed.ANSWER_MS);
         admin.setNamesrvAddr(target.nameServer());
         admin.setInstanceName("admin");
         admin.start();
@@ -103,6 +103,7 @@ public final class Main {
             thread.setDaemon(true);
             return thread;
         });
+        long limitSeconds = (long) scenario.limitSeconds() * Check.PATIENCE;
         long started = System.nanoTime();
         Future<?> run = runner.submit(() -> {
             scenario.body().run(bed);
@@ -110,9 +111,9 @@ public final class Main {
         });
         Throwable fault = null;
         try {
-            run.get(scenario.limitSeconds(), TimeUnit.SECONDS);
+            run.get(limitSeconds, TimeUnit.SECONDS);
         } catch (TimeoutException e) {
-            StringBuilder where = new StringBuilder("still running after " + scenario.limitSeconds() + " s at");
+            StringBuilder where = new StringBuilder("still running after " + limitSeconds + " s at");
             Thread.getAllStackTraces().forEach((thread, frames) -> {
                 if (thread.getName().equals(scenario.name())) {
                     for (StackTraceElement frame : frames) {

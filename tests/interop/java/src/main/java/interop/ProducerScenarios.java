@@ -95,7 +95,7 @@ final class ProducerScenarios {
                 }
             });
         }
-        Check.that(all.await(40, TimeUnit.SECONDS), "%d call-backs were not called", all.getCount());
+        Check.that(all.await(120, TimeUnit.SECONDS), "%d call-backs were not called", all.getCount());
         Check.equal(List.of(), List.copyOf(faults), "faults");
         Check.equal(200, ids.size(), "different offset ids");
         Check.equal(200L, bed.stored(topic), "messages stored");
@@ -223,7 +223,7 @@ final class ProducerScenarios {
                 called.countDown();
             }
         });
-        Check.that(called.await(30, TimeUnit.SECONDS), "the call-back was not called within 30 s");
+        Check.that(called.await(120, TimeUnit.SECONDS), "the call-back was not called within 120 s");
         Check.equal(1, faults.size(), "faults given to the call-back");
         Check.equal(0L, bed.stored(topic), "messages stored");
         Bed.send(producer, topic, "", "fine", 4);
@@ -249,7 +249,7 @@ final class ProducerScenarios {
         new Random(7).nextBytes(body);
         Message message = new Message(topic, body);
         message.putUserProperty("filler", "p".repeat(16 << 10));
-        SendResult result = Bed.sent(producer.send(message, 20_000));
+        SendResult result = Bed.sent(producer.send(message));
         MessageExt stored = bed.admin.viewMessage(topic, result.getOffsetMsgId());
         Check.that(Arrays.equals(body, stored.getBody()), "4 MiB body as sent");
         Check.equal(16 << 10, stored.getUserProperty("filler").length(), "length of the property");
@@ -258,7 +258,7 @@ final class ProducerScenarios {
         Check.within(30, "the large message", () -> inbox.size() == 1);
         Check.that(Arrays.equals(body, inbox.messages().get(0).getBody()), "4 MiB body as consumed");
         MQBrokerException fault = Check.refused(MQBrokerException.class, "4 MiB + 1",
-            () -> producer.send(new Message(topic, new byte[(4 << 20) + 1]), 20_000));
+            () -> producer.send(new Message(topic, new byte[(4 << 20) + 1])));
         Check.equal(13, fault.getResponseCode(), "code");
         Check.equal(1L, bed.stored(topic), "messages stored");
     }

@@ -142,7 +142,7 @@ final class PullScenarios {
             Check.that(!answer.isDone(), "the pull is held");
             long sent = System.nanoTime();
             Bed.send(producer, queue, "m" + i, 1);
-            PullResult result = answer.get(30, TimeUnit.SECONDS);
+            PullResult result = answer.get(120, TimeUnit.SECONDS);
             long elapsed = (System.nanoTime() - sent) / 1_000_000;
             Check.equal(PullStatus.FOUND, result.getPullStatus(), "status");
             Check.equal("m" + i + "-0", Inbox.text(result.getMsgFoundList().get(0)), "message");
@@ -163,9 +163,9 @@ final class PullScenarios {
         // The reference looks at every held pull each five seconds and then answers without a match.
         Check.that(bed.target.isJava() || !answer.isDone(), "the pull is still held, not %s", answer);
         Bed.send(producer, topic, "Wanted", "wanted", 1);
-        PullResult result = answer.get(30, TimeUnit.SECONDS);
+        PullResult result = answer.get(120, TimeUnit.SECONDS);
         if (bed.target.isJava() && result.getPullStatus() != PullStatus.FOUND) {
-            result = holding(consumer, queue, "Wanted", result.getNextBeginOffset()).get(30, TimeUnit.SECONDS);
+            result = holding(consumer, queue, "Wanted", result.getNextBeginOffset()).get(120, TimeUnit.SECONDS);
         }
         Check.equal(PullStatus.FOUND, result.getPullStatus(), "status");
         Check.equal(1, result.getMsgFoundList().size(), "messages");

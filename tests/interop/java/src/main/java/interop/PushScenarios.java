@@ -106,7 +106,8 @@ final class PushScenarios {
             Check.within(30, "message " + i, () -> inbox.size() == count);
         }
         long median = latencies.stream().sorted().skip(4).findFirst().orElseThrow();
-        Check.that(median < 2000, "median from send to listener %d ms: %s", median, latencies);
+        // Otherwise each would be held for 15 s.
+        Check.that(median < 10_000, "median from send to listener %d ms: %s", median, latencies);
     }
 
     private static Message stamped(String topic, String text) {

@@ -110,8 +110,8 @@ final class QueryScenarios {
             if (method.getName().equals("viewMessage")) {
                 try {
                     return (MessageExt) (method.getParameterCount() == 3
-                        ? method.invoke(api, address, id.getOffset(), 5000L)
-                        : method.invoke(api, address, "none", id.getOffset(), 5000L));
+                        ? method.invoke(api, address, id.getOffset(), (long) Bed.ANSWER_MS)
+                        : method.invoke(api, address, "none", id.getOffset(), (long) Bed.ANSWER_MS));
                 } catch (java.lang.reflect.InvocationTargetException e) {
                     throw (Exception) e.getCause();
                 }

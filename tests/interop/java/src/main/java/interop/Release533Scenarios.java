@@ -24,10 +24,10 @@ public final class Release533Scenarios {
         bed.pushing(bed.name("g"), topic, "*", inbox);
         DefaultMQProducer producer = bed.producer();
         Message gone = new Message(topic, Bed.bytes("gone"));
-        gone.setDelayTimeMs(6000);
+        gone.setDelayTimeMs(20_000);
         SendResult sent = Bed.sent(producer.send(gone));
         Message stays = new Message(topic, Bed.bytes("stays"));
-        stays.setDelayTimeMs(6000);
+        stays.setDelayTimeMs(20_000);
         Bed.sent(producer.send(stays));
         Check.that(sent.getRecallHandle() != null, "no handle in %s", sent);
         Check.equal(null, Bed.sent(producer.send(new Message(topic, Bed.bytes("now")))).getRecallHandle(), "handle of a plain send");

@@ -83,7 +83,7 @@ public final class Release5RustScenarios {
         /** Ends in order: what was consumed is committed. */
         void end() throws Exception {
             process.getOutputStream().close();
-            Check.that(process.waitFor(40, TimeUnit.SECONDS), "the Rust program did not end");
+            Check.that(process.waitFor(120, TimeUnit.SECONDS), "the Rust program did not end");
             Check.equal(0, process.exitValue(), "exit code of the Rust program, which printed %s", lines);
         }
     }
@@ -108,6 +108,8 @@ public final class Release5RustScenarios {
         java.shutdown();
         TreeSet<String> after = Bed.send(producer, topic, "", "after", 20);
         Check.within(30, "the Rust member has every queue", () -> rust.texts().containsAll(after));
+        // Whoever joins takes its queues from where they are committed.
+        bed.awaitConsumed(group, topic);
         Inbox successor = new Inbox();
         bed.pushing(group, topic, "*", successor);
         rust.end();
@@ -196,8 +198,8 @@ public final class Release5RustScenarios {
                 came.set(e);
                 done.countDown();
             }
-        }, 60_000);
-        Check.that(done.await(70, TimeUnit.SECONDS), "neither a reply nor a fault came");
+        }, 200_000);
+        Check.that(done.await(210, TimeUnit.SECONDS), "neither a reply nor a fault came");
         Check.equal("re: what is it?", came.get(), "reply");
         rust.end();
     }

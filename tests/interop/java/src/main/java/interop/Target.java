@@ -30,9 +30,9 @@ record Target(String nameServer, boolean isJava, String control) {
     void control(String word) throws Exception {
         Process process = new ProcessBuilder("bash", "-c", control + " " + word)
             .redirectErrorStream(true).redirectOutput(new File("/dev/null")).start();
-        if (!process.waitFor(180, TimeUnit.SECONDS)) {
+        if (!process.waitFor(600, TimeUnit.SECONDS)) {
             process.destroyForcibly();
-            throw new AssertionError("`" + control + " " + word + "` did not end within 180 s");
+            throw new AssertionError("`" + control + " " + word + "` did not end within 600 s");
         }
         Check.equal(0, process.exitValue(), "exit code of `%s %s`", control, word);
     }

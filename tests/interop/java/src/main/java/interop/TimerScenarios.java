@@ -15,8 +15,8 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 /** Messages that come later: delay levels, times of their own, recalls. Both clients can set the properties. */
 final class TimerScenarios {
     private static final int RECALL_MESSAGE = 370;
-    /** How late a delivery may be on a machine that has other work; `benches/delay` tells how late it is on a free one. */
-    private static final long LATE_MS = 5000;
+    /** How long what is taken back waits: it must be taken back before it is due, whatever else the machine does. */
+    private static final long RECALLED_AFTER_MS = 20_000;
 
     private TimerScenarios() { }
 
@@ -44,13 +44,12 @@ final class TimerScenarios {
         return message;
     }
 
-    /** Checks that messages came once each, none before its time and none much later. */
+    /** Checks that messages came once each and none before its time; `benches/delay` tells how late they are. */
     static void awaitTimes(Inbox inbox, TreeMap<String, Long> dues) throws Exception {
         inbox.awaitExactly(new TreeSet<>(dues.keySet()), 40);
         for (MessageExt message : inbox.messages()) {
             long late = message.getStoreTimestamp() - dues.get(Inbox.text(message));
             Check.that(late >= 0, "%s came %d ms early", Inbox.text(message), -late);
-            Check.that(late <= LATE_MS, "%s came %d ms late", Inbox.text(message), late);
         }
     }
 
@@ -81,6 +80,7 @@ final class TimerScenarios {
         bed.pushing(bed.name("g"), topic, "*", inbox);
         DefaultMQProducer producer = bed.producer();
         TreeMap<String, Long> dues = new TreeMap<>();
+        TreeMap<String, Long> latest = new TreeMap<>();
         for (int i = 0; i < 30; i++) {
             String text = "timed-" + i;
             long now = System.currentTimeMillis();
@@ -98,12 +98,22 @@ final class TimerScenarios {
                     dues.put(text, now + 3000);
                 }
             }
+            // A relative time counts from when the broker has the message.
+            latest.put(text, dues.get(text) + (i % 3 == 0 ? 0 : System.currentTimeMillis() - now));
         }
         awaitTimes(inbox, dues);
         for (MessageExt message : inbox.messages()) {
-            Check.that(message.getProperty("TIMER_OUT_MS") != null, "the slot is in the properties");
+            long slot = Long.parseLong(message.getProperty("TIMER_OUT_MS"));
+            String text = Inbox.text(message);
+            Check.that(slot >= slotOf(dues.get(text)) && slot <= slotOf(latest.get(text)), "%s was to come in the slot %d, not from %d to %d",
+                text, slot, dues.get(text), latest.get(text));
             Check.that(message.getKeys().startsWith("timed-"), "the key is kept");
         }
+    }
+
+    /** The slot of a second that a time lies in, at its end at the latest. */
+    private static long slotOf(long dueMs) {
+        return (dueMs - 1) / 1000 * 1000;
     }
 
     private static void past(Bed bed) throws Exception {
@@ -145,7 +155,7 @@ final class TimerScenarios {
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
         DefaultMQProducer producer = bed.producer();
-        long at = System.currentTimeMillis() + 6000;
+        long at = System.currentTimeMillis() + RECALLED_AFTER_MS;
         SendResult sent = Bed.sent(producer.send(timed(topic, "gone", "TIMER_DELIVER_MS", at)));
         Bed.sent(producer.send(timed(topic, "stays", "TIMER_DELIVER_MS", at)));
         Message cancel = timed(topic, "cancel", "TIMER_DELIVER_MS", at);
@@ -168,7 +178,7 @@ final class TimerScenarios {
         request.addExtField("topic", topic);
         request.addExtField("recallHandle", handle);
         var api = producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl();
-        return api.getRemotingClient().invokeSync(bed.brokerAddress(), request, 5000);
+        return api.getRemotingClient().invokeSync(bed.brokerAddress(), request, Bed.ANSWER_MS);
     }
 
     /** Recalls came with 5.3.2, and are switched off unless asked for. */
@@ -187,8 +197,8 @@ final class TimerScenarios {
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
         DefaultMQProducer producer = bed.producer();
-        long at = System.currentTimeMillis() + 6000;
-        long slot = (at - 1) / 1000 * 1000;
+        long at = System.currentTimeMillis() + RECALLED_AFTER_MS;
+        long slot = slotOf(at);
         SendResult sent = Bed.sent(producer.send(timed(topic, "gone", "TIMER_DELIVER_MS", at)));
         Bed.sent(producer.send(timed(topic, "stays", "TIMER_DELIVER_MS", at)));
         String handle = handle(topic, bed.brokerName(), slot, sent.getMsgId());
@@ -225,9 +235,9 @@ final class TimerScenarios {
         Inbox inbox = new Inbox();
         bed.pushing(bed.name("g"), topic, "*", inbox);
         DefaultMQProducer producer = bed.producer();
-        long at = System.currentTimeMillis() + 6000;
+        long at = System.currentTimeMillis() + RECALLED_AFTER_MS;
         SendResult sent = Bed.sent(producer.send(timed(topic, "stays", "TIMER_DELIVER_MS", at)));
-        String handle = handle(other, bed.brokerName(), (at - 1) / 1000 * 1000, sent.getMsgId());
+        String handle = handle(other, bed.brokerName(), slotOf(at), sent.getMsgId());
         RemotingCommand answer = recall(bed, producer, other, handle);
         Check.equal(0, answer.getCode(), "code of the recall (%s)", answer.getRemark());
         TreeMap<String, Long> dues = new TreeMap<>();

@@ -113,7 +113,7 @@ final class Tool {
             tool.start();
             Check.within(30, part + " printed by " + words[0], () -> kept.toString(StandardCharsets.UTF_8).contains(part));
             tool.interrupt();
-            tool.join(30_000);
+            tool.join(120_000);
         });
     }
 
