@@ -13,7 +13,7 @@ import { pathToFileURL } from "node:url";
 const [chromium, page, picture] = process.argv.slice(2);
 const url = pathToFileURL(page).href;
 const profile = mkdtempSync(join(tmpdir(), "browser-profile-"));
-const limitMs = 120_000;
+const limitMs = 480_000;
 
 // A container has no sandbox of its own and little shared memory.
 const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"];
@@ -129,10 +129,11 @@ try {
 } catch (error) {
   wrong = [error.message];
 }
-clearTimeout(limit);
-browser.kill("SIGKILL");
+// Closed in order it ends its own processes first, which otherwise write into the profile a while longer.
 browser.on("exit", () => {
-  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+  clearTimeout(limit);
+  rmSync(profile, { recursive: true, force: true, maxRetries: 20 });
   for (const what of wrong) console.log(what);
   process.exit(wrong.length === 0 ? 0 : 1);
 });
+ask("Browser.close").catch((error) => console.log(`it does not close: ${error.message}`));
