@@ -44,6 +44,10 @@ pub const MAGIC_V2: i32 = -626_843_477;
 pub const MAGIC_BLANK: i32 = -875_286_124;
 /// Bytes that a blank needs; so many stay free behind the last record of a segment.
 pub const BLANK_HEAD_BYTES: usize = 8;
+/// Bytes of a record in front of its hosts.
+const HEAD_BYTES: usize = 48;
+/// Bytes from the hosts to the length of the body, where both hosts are IPv4.
+const MIDDLE_BYTES: usize = 36;
 /// Bytes of the shortest record: IPv4 hosts, no topic, body or properties.
 pub const RECORD_MIN_BYTES: usize = 91;
 
@@ -81,23 +85,23 @@ impl<'a> RecordView<'a> {
         let bytes = Cursor::new(bytes).sized("record")?;
         let total_size = bytes.len();
         let mut input = Cursor::new(bytes);
-        input.i32("total size of a record")?;
-        let magic = input.i32("magic of a record")?;
+        // Of known length: then one look at what is left is enough for all of its fields.
+        let head = input.array::<HEAD_BYTES>("head of a record")?;
+        let mut head = Cursor::new(&head);
+        head.i32("total size of a record")?;
+        let magic = head.i32("magic of a record")?;
         if magic != MAGIC_V1 && magic != MAGIC_V2 {
             return Err(CodecError::Invalid { what: "magic of a record", value: format!("{magic:#x}") });
         }
-        let body_crc = input.i32("body crc")?;
-        let queue_id = input.i32("queue id")?;
-        let flag = input.i32("flag")?;
-        let queue_offset = input.i64("queue offset")?;
-        let log_offset = input.i64("log offset")?;
-        let sys_flag = input.i32("system flag")?;
-        let born_timestamp_ms = input.i64("born timestamp")?;
-        let born_host = host(&mut input, sys_flag & sys_flag::BORN_HOST_V6 != 0)?;
-        let store_timestamp_ms = input.i64("store timestamp")?;
-        let store_host = host(&mut input, sys_flag & sys_flag::STORE_HOST_V6 != 0)?;
-        let reconsume_times = input.i32("reconsume times")?;
-        let prepared_log_offset = input.i64("prepared log offset")?;
+        let body_crc = head.i32("body crc")?;
+        let queue_id = head.i32("queue id")?;
+        let flag = head.i32("flag")?;
+        let queue_offset = head.i64("queue offset")?;
+        let log_offset = head.i64("log offset")?;
+        let sys_flag = head.i32("system flag")?;
+        let born_timestamp_ms = head.i64("born timestamp")?;
+        let Middle { born_host, store_timestamp_ms, store_host, reconsume_times, prepared_log_offset } =
+            Middle::read(&mut input, sys_flag)?;
         let body_len = input.len32("body length")?;
         let body = input.take(body_len, "body")?;
         let topic_len =
@@ -263,6 +267,39 @@ pub fn blank_head(remaining: u32) -> [u8; BLANK_HEAD_BYTES] {
     [a, b, c, d, e, f, g, h]
 }
 
+/// The fields between the first of two hosts and the length of the body.
+struct Middle {
+    born_host: SocketAddr,
+    store_timestamp_ms: i64,
+    store_host: SocketAddr,
+    reconsume_times: i32,
+    prepared_log_offset: i64,
+}
+
+impl Middle {
+    #[inline]
+    fn read(input: &mut Cursor<'_>, sys_flag: i32) -> Result<Middle, CodecError> {
+        let is_v6 = [sys_flag::BORN_HOST_V6, sys_flag::STORE_HOST_V6].map(|host| sys_flag & host != 0);
+        if is_v6 != [false, false] {
+            return Middle::read_by(input, is_v6);
+        }
+        let fixed = input.array::<MIDDLE_BYTES>("hosts of a record")?;
+        Middle::read_by(&mut Cursor::new(&fixed), is_v6)
+    }
+
+    #[inline]
+    fn read_by(input: &mut Cursor<'_>, [is_born_v6, is_store_v6]: [bool; 2]) -> Result<Middle, CodecError> {
+        Ok(Middle {
+            born_host: host(input, is_born_v6)?,
+            store_timestamp_ms: input.i64("store timestamp")?,
+            store_host: host(input, is_store_v6)?,
+            reconsume_times: input.i32("reconsume times")?,
+            prepared_log_offset: input.i64("prepared log offset")?,
+        })
+    }
+}
+
+#[inline]
 fn host(input: &mut Cursor<'_>, is_v6: bool) -> Result<SocketAddr, CodecError> {
     let ip = if is_v6 {
         IpAddr::V6(Ipv6Addr::from(input.array::<16>("host")?))
