@@ -15,7 +15,7 @@ mod before;
 use bytes::Bytes;
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
-    PROPERTIES_MAX_BYTES, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_ROLL_TIMES,
+    KEYS, PROPERTIES_MAX_BYTES, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_ROLL_TIMES, UNIQ_KEY,
 };
 use troupemq_codec::message::{NewRecord, Properties, RecordView};
 use troupemq_store::Unit;
@@ -119,7 +119,11 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
     let own: Vec<Own<'_>> = messages
         .iter()
         .zip(&pieces)
-        .map(|(message, pieces)| Own { record: message.record(pieces), tags_code: message.tags_code })
+        .map(|(message, pieces)| Own {
+            record: message.record(pieces),
+            tags_code: message.tags_code,
+            keys: Some(message.keys),
+        })
         .collect();
     let passed = match store(cast, &own).await {
         Ok(stored) if stored.len() == own.len() => taken,
@@ -164,6 +168,8 @@ struct Delayed<'a> {
     topic: &'a str,
     queue_id: i32,
     tags_code: i64,
+    /// Its unique key and its keys.
+    keys: [Option<&'a str>; 2],
     more: &'a [u8],
     /// Its properties, counted up, when it goes round again.
     again: Option<Properties>,
@@ -174,8 +180,8 @@ impl<'a> Delayed<'a> {
     /// The message of a record; none if it has no target any more.
     fn read(topics: &mut Topics<'a>, bytes: &'a [u8], leaving: &'a Leaving) -> Option<Delayed<'a>> {
         let view = RecordView::parse(bytes).ok()?;
-        let [topic, queue_id, tags, rolls] =
-            view.properties().pick([REAL_TOPIC, REAL_QUEUE_ID, TAGS, TIMER_ROLL_TIMES]);
+        let [topic, queue_id, tags, rolls, uniq_key, keys] =
+            view.properties().pick([REAL_TOPIC, REAL_QUEUE_ID, TAGS, TIMER_ROLL_TIMES, UNIQ_KEY, KEYS]);
         let queue_id = queue_id.and_then(|id| id.parse().ok()).filter(|id: &i32| *id >= 0);
         let (Some(topic), Some(queue_id)) = (topic, queue_id) else {
             tracing::warn!(log_offset = view.log_offset(), "a delayed message says not where it goes");
@@ -190,7 +196,8 @@ impl<'a> Delayed<'a> {
             false => (None, 0),
         };
         let more = &leaving.more[..];
-        Some(Delayed { view, topic, queue_id, tags_code: tags_code_of(tags), more, again, rolls })
+        let (tags_code, keys) = (tags_code_of(tags), [uniq_key, keys]);
+        Some(Delayed { view, topic, queue_id, tags_code, keys, more, again, rolls })
     }
 
     /// The texts of its properties.

@@ -22,6 +22,7 @@ use troupemq_store::{ConsumeQueue, QueueTable};
 
 use crate::net::Refusal;
 use crate::timer::admit::{TimeWish, TimerGate};
+use crate::timer::enqueue::Marker;
 
 /// Topic of the half messages. Java: `RMQ_SYS_TRANS_HALF_TOPIC`.
 pub const HALF_TOPIC: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
@@ -67,8 +68,8 @@ pub struct Detour {
     target_bytes: usize,
     /// Room that its properties must leave for what it notes when it leaves this detour for the next.
     pub room_bytes: usize,
-    /// The time that stands in the handle by which it can be recalled, epoch ms.
-    pub recall_ms: Option<i64>,
+    /// The time of its slot, if it is a timer, epoch ms.
+    pub slot_ms: Option<i64>,
 }
 
 impl Detour {
@@ -83,7 +84,13 @@ impl Detour {
         put_property(&mut properties, REAL_TOPIC, target);
         put_property(&mut properties, REAL_QUEUE_ID, &queue_id.to_string());
         let target_bytes = properties.len();
-        Detour { topic, queue, tags_code, properties, target_bytes, room_bytes: 0, recall_ms: None }
+        Detour { topic, queue, tags_code, properties, target_bytes, room_bytes: 0, slot_ms: None }
+    }
+
+    /// The time that stands in the handle by which a timer can be recalled, epoch ms.
+    pub fn recall_ms(&self) -> Option<i64> {
+        // A time within the slot: a cancellation that is due then falls into the same slot.
+        self.slot_ms.map(|slot_ms| slot_ms + 1)
     }
 
     /// The property text that a message needs which says already where it goes.
@@ -109,6 +116,11 @@ impl Detours {
         let count = usize::try_from(levels.max()).expect("levels are counted from 1");
         let scheduled = (0..count).map(|_| OnceLock::new()).collect();
         Detours { levels, gate, table, timed: OnceLock::new(), scheduled, half: OnceLock::new() }
+    }
+
+    /// Reads what timers say.
+    pub fn marker(&self) -> &Marker {
+        self.gate.marker()
     }
 
     /// The delay levels.
@@ -155,8 +167,7 @@ impl Detours {
         let queue = self.kept(&self.timed, TIMER_TOPIC, 0)?;
         let mut detour = Detour::to((TIMER_TOPIC, queue), tags_code_of(wish.tags), (topic, queue_id));
         put_property(&mut detour.properties, TIMER_OUT_MS, &slot_ms.to_string());
-        // A time within the slot: a cancellation that is due then falls into the same slot.
-        detour.recall_ms = Some(slot_ms + 1);
+        detour.slot_ms = Some(slot_ms);
         Ok(Some(detour))
     }
 
@@ -217,11 +228,11 @@ mod tests {
         let time = TimeWish { deliver: Some("5500"), ..TimeWish::default() };
         let wish = |level| Wish { level, time, tags: Some("T"), ..Wish::default() };
         let found = detours.find(&wish(None), "Topic", 3, 1000).unwrap().expect("a detour");
-        assert_eq!((found.topic, found.queue.queue_id(), found.recall_ms), (TIMER_TOPIC, 0, Some(5001)));
+        assert_eq!((found.topic, found.queue.queue_id(), found.recall_ms()), (TIMER_TOPIC, 0, Some(5001)));
         let view = PropertiesView(&found.properties);
         assert_eq!((view.get(TIMER_OUT_MS), view.get(REAL_TOPIC)), (Some("5000"), Some("Topic")));
         let found = detours.find(&wish(Some("1")), "Topic", 3, 1000).unwrap().expect("a detour");
-        assert_eq!((found.topic, found.recall_ms), (SCHEDULE_TOPIC, None));
+        assert_eq!((found.topic, found.recall_ms()), (SCHEDULE_TOPIC, None));
         assert!(detours.find(&wish(Some("0")), "Topic", 3, 6000).unwrap().is_none(), "the time is past");
     }
 

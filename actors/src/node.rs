@@ -26,6 +26,8 @@ mod delivery_statement_test;
 #[cfg(test)]
 mod delivery_test;
 #[cfg(test)]
+mod detour_test;
+#[cfg(test)]
 mod end_to_end_test;
 #[cfg(test)]
 mod filter_test;

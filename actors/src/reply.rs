@@ -162,7 +162,7 @@ impl Reply<'_> {
             properties: &[self.properties.encoded(), &cast.own_properties, &made],
         };
         let tags_code = tags_code_of(self.properties.get(TAGS));
-        match store(cast, &[Own { record, tags_code }]).await {
+        match store(cast, &[Own { record, tags_code, keys: None }]).await {
             Ok(stored) => {
                 let stored = stored.first().copied()?;
                 let size = usize::try_from(stored.size).unwrap_or(0);

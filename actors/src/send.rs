@@ -9,7 +9,8 @@
 //!
 //! Contents: `asked` is a send as it came, `check` says what is allowed, `place` finds topic and queue, `ids` makes
 //! unique ids, `bench` gathers a batch, `inner_batch` makes one record of many messages, `count` counts them, `reply`
-//! writes the answers, `slow` tells of those that took long; `own` is for what the broker stores itself.
+//! writes the answers, `noted` is what is known of those that wait, `slow` tells of those that took long; `own` is for
+//! what the broker stores itself.
 
 pub mod asked;
 pub mod bench;
@@ -18,6 +19,7 @@ mod count;
 pub mod ids;
 mod inner_batch;
 mod light;
+mod noted;
 pub mod own;
 pub mod place;
 pub mod reply;

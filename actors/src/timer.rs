@@ -11,10 +11,10 @@
 //! - a message waits on in the log: one that waits longer than the log keeps messages is stored anew in time;
 //! - while entering or delivering is switched off, what waits for it stays where it is.
 //!
-//! Contents: `admit` who waits, `coming` what is not entered yet, `enqueue` what a message says, `enter` into the
-//! wheel, `dequeue` the open slots, `near` what need not be read twice, `deliver` out of it, `recall`, `again` what the
-//! disk could not read, `given_up` what it never could, `pace` how many come and go, `report` what is told of them,
-//! `metrics` the file that tells how many wait.
+//! Contents: `admit` who waits, `coming` what is not entered yet, `told` what is known of it, `enqueue` what a message
+//! says, `enter` into the wheel, `dequeue` the open slots, `near` what need not be read twice, `deliver` out of it,
+//! `recall`, `again` what the disk could not read, `given_up` what it never could, `pace` how many come and go,
+//! `report` what is told of them, `metrics` the file that tells how many wait.
 
 pub mod admit;
 mod again;
@@ -30,8 +30,8 @@ mod near;
 mod pace;
 pub mod recall;
 mod report;
+pub mod told;
 
-use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +58,7 @@ use metrics::{Counting, Metrics};
 use near::Near;
 use pace::Pace;
 pub use report::{Report, TimerReport};
+use told::Told;
 
 /// Longest time between two looks at what came and what is due.
 const LOOK_EVERY_MS: i64 = 50;
@@ -131,6 +132,8 @@ pub struct Timer {
     open: OpenSlots,
     /// What is known of those that were entered a moment ago.
     near: Near,
+    /// What is known of those that are not entered.
+    told: Told,
     /// The messages of the timer topic.
     feed: Feed,
     /// The next look, if it is later.
@@ -163,11 +166,12 @@ pub struct Timer {
 impl Timer {
     /// The owner of the timers of `cast`.
     pub fn new(cast: Arc<BrokerCast>, store: TimerStore) -> Timer {
-        let marker = Marker { precision_ms: store.precision_ms(), hashes: RandomState::new() };
+        let marker = cast.detours.marker().clone();
         let metrics = Metrics::open(&cast.store_dir, cast.now_ms());
         Timer {
             open: OpenSlots::new(store.read_to_ms()),
             near: Near::default(),
+            told: Told::default(),
             cast,
             store,
             feed: Feed::default(),

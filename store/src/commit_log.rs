@@ -242,6 +242,7 @@ impl CommitLog {
     /// Gives the records their offsets, and tells where in the batch their bytes are.
     fn assign(&self, batch: &mut AppendBatch, range: Range<usize>) -> Range<usize> {
         let at = self.position();
+        batch.stored_ms = self.last_store_ms;
         let AppendBatch { bytes, records, queues, .. } = batch;
         let records = &mut records[range];
         let from = records.first().map_or(0, |record| record.start as usize);

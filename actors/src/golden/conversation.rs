@@ -309,7 +309,7 @@ impl Conversation {
                 properties: &[properties],
                 ..NewRecord::PLAIN
             };
-            store(&self.broker, &[Own { record, tags_code }]).await.unwrap();
+            store(&self.broker, &[Own { record, tags_code, keys: None }]).await.unwrap();
         });
     }
 }

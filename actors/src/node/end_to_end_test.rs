@@ -526,13 +526,12 @@ fn what_the_broker_stores_itself_wakes_a_held_pull() {
         body_crc: None,
         properties: &[],
     };
-    let own =
-        [Own { record: record("Own", 0), tags_code: 0 }, Own { record: record("Own", 1), tags_code: 0 }];
+    let own = [0, 1].map(|queue_id| Own { record: record("Own", queue_id), tags_code: 0, keys: None });
     let places = block_on(store(&broker, &own)).expect("both are stored");
     assert_eq!(places.iter().map(|place| place.queue_offset).collect::<Vec<_>>(), [1, 0]);
     let (_, messages) = found(&client.receive().expect("the pull is woken"));
     assert_eq!((messages[0].reconsume_times, &messages[0].body[..]), (2, &b"own"[..]));
-    let nowhere = [Own { record: record("Nowhere", 0), tags_code: 0 }];
+    let nowhere = [Own { record: record("Nowhere", 0), tags_code: 0, keys: None }];
     let refusal = block_on(store(&broker, &nowhere)).expect_err("no such topic");
     assert_eq!(refusal.code, ResponseCode::TOPIC_NOT_EXIST);
     let in_front = block_on(store(&broker, &[own[0], nowhere[0], own[1]])).expect("the first is stored");

@@ -160,6 +160,6 @@ impl Copy {
         };
         let tags_code =
             detour.map_or_else(|| tags_code_of(self.properties.get(TAGS)), |detour| detour.tags_code);
-        Own { record, tags_code }
+        Own { record, tags_code, keys: None }
     }
 }

@@ -25,7 +25,7 @@ use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome, not_taken};
 use crate::config::BrokerConfig;
-use crate::detour::HALF_TOPIC;
+use crate::detour::Detour;
 use crate::directory::QueueView;
 use crate::heartbeat::answers::group_view;
 use crate::held::hold;
@@ -35,9 +35,10 @@ use crate::rebalance::IsOrderly;
 use crate::retry::next::NO_LEVEL_OF_SENT;
 use crate::send::asked::{AnswerTo, Asked};
 use crate::send::check::{Marks, check_keys, check_order, check_room, check_sizes, check_zeros, illegal};
-use crate::send::count;
+use crate::send::count::{self, messages_in};
 use crate::send::inner_batch;
 use crate::send::light;
+use crate::send::noted::{Encoded, Noted, place_within};
 use crate::send::place::{Place, Places, gives_up};
 use crate::send::reply;
 use crate::send::slow::Stages;
@@ -72,8 +73,8 @@ pub struct Bench {
     queues: Vec<Arc<QueueView>>,
     slots: Vec<Slot>,
     waits_for_disk: bool,
-    /// Whether halves of transactions are among them.
-    has_halves: bool,
+    /// What is known of those that make a detour.
+    noted: Noted,
     /// When the batch came how far.
     stages: Stages,
     places: Places,
@@ -285,9 +286,7 @@ impl Bench {
         cast.stats.put(messages, bytes, nanos);
         count::count(cast, &self.slots, (&self.batch, stored), nanos / 1_000_000);
         cast.stats.refused(messages_in(&self.batch.records[stored..]));
-        if self.has_halves {
-            self.keep_halves(wire, stored);
-        }
+        self.noted.tell(cast, wire, (&self.batch, stored));
         wire.write(|out| {
             for slot in &self.slots {
                 if let AnswerTo::Frame { opaque, form, is_oneway: false } = slot.to {
@@ -307,21 +306,12 @@ impl Bench {
         self.clear();
     }
 
-    /// Keeps the halves of transactions that were stored for their ends.
-    fn keep_halves(&self, wire: &Wire, stored: usize) {
-        let mut kept = wire.hall.halves.borrow_mut();
-        for record in &self.batch.records[..stored] {
-            if *self.batch.queue_of(record).topic() == *HALF_TOPIC {
-                kept.keep(record.log_offset, self.batch.bytes_of(record));
-            }
-        }
-    }
-
     fn clear(&mut self) {
         self.batch.clear();
         self.queues.clear();
         self.slots.clear();
-        (self.waits_for_disk, self.has_halves) = (false, false);
+        self.noted.clear();
+        self.waits_for_disk = false;
         self.now_ms = None;
         self.config = None;
     }
@@ -466,17 +456,12 @@ impl Bench {
         let now_ms = *self.now_ms.get_or_insert_with(|| cast.now_ms());
         let made_id = marks.uniq_key.is_none().then(|| cast.ids.next(now_ms));
         let made_id = made_id.as_ref().map(|id| id.as_str());
-        if let Some(id) = made_id {
-            put_property(made, UNIQ_KEY, id);
-        }
+        made_id.into_iter().for_each(|id| put_property(made, UNIQ_KEY, id));
         let id = marks.uniq_key.or(made_id).unwrap_or_default();
         let again = send.reconsume_times.unwrap_or(0);
         // What comes in a batch waits for nothing either: clients refuse to send such.
         let may_wait = !is_dead && !send.is_batch && marks.may_wait();
         let detour = marks.detour(cast, (id, again > 0, may_wait), (&place.name, queue.queue_id), now_ms)?;
-        if let Some(recall_ms) = detour.as_ref().and_then(|detour| detour.recall_ms) {
-            self.recall = recall::handle(cast, &place.name, (recall_ms, id));
-        }
         let light = light::queues_unless_waiting(cast, &place.name, (marks.light, detour.is_some()))?;
         let record = NewRecord {
             topic: detour.as_ref().map_or(&*place.name, |detour| detour.topic),
@@ -504,7 +489,6 @@ impl Bench {
         let start = self.batch.bytes.len();
         record.encode(&mut self.batch.bytes)?;
         self.waits_for_disk |= marks.waits;
-        self.has_halves |= detour.as_ref().is_some_and(|detour| detour.topic == HALF_TOPIC);
         let (queue, tags_code) = match &detour {
             Some(detour) => (&detour.queue, detour.tags_code),
             None => (&queue.units, tags_code_of(marks.tags)),
@@ -513,15 +497,43 @@ impl Bench {
         self.batch.tell_keys_of_last(Some(id), marks.keys);
         self.number(light, properties_len);
         let end = self.batch.bytes.len() - start;
-        Ok(match marks.uniq_key {
-            Some(key) => place_within(key, piece.properties, end - properties_len),
+        let at = (end - properties_len, end - made.len());
+        let id_at = match marks.uniq_key {
+            Some(key) => place_within(key, piece.properties, at.0),
             // The property made here stands last, with a mark behind it.
-            None => end - made.len() + UNIQ_KEY.len() + 1..end - 1,
-        })
+            None => at.1 + UNIQ_KEY.len() + 1..end - 1,
+        };
+        if let Some(detour) = &detour {
+            self.note((target, piece.properties), (&marks, detour), (id, id_at.clone()), at);
+        }
+        Ok(id_at)
     }
 }
 
 impl Bench {
+    /// Notes what is known of the record that was pushed last, which makes a detour and has this id. Its own properties
+    /// and what is behind those of its detour stand at these places.
+    fn note(
+        &mut self,
+        (target, properties): (&Target<'_>, &[u8]),
+        (marks, detour): (&Marks<'_>, &Detour),
+        id: (&str, Range<usize>),
+        (properties_at, end): (usize, usize),
+    ) {
+        let Target { cast, place, queue, .. } = *target;
+        if let Some(recall_ms) = detour.recall_ms() {
+            self.recall = recall::handle(cast, &place.name, (recall_ms, id.0));
+        }
+        let encoded = Encoded {
+            record: self.batch.records.len() - 1,
+            target: (&place.name, queue.queue_id),
+            id,
+            properties: (properties, properties_at),
+            detour_at: end - detour.properties.len(),
+        };
+        self.noted.note(cast.detours.marker(), (marks, detour), &encoded);
+    }
+
     /// Has the record that was pushed last numbered for its light queues.
     fn number(&mut self, light: Vec<Arc<QueueView>>, properties_bytes: usize) {
         if light.is_empty() {
@@ -571,17 +583,6 @@ fn cleaned(marks: &Marks<'_>, text: &[u8], is_dead: bool) -> Option<Properties> 
         properties.set(DELAY, NO_LEVEL_OF_SENT);
     }
     Some(properties)
-}
-
-/// Where a part of the properties lies in a record whose properties begin at `start`.
-fn place_within(part: &str, properties: &[u8], start: usize) -> Range<usize> {
-    let at = start + (part.as_ptr().addr() - properties.as_ptr().addr());
-    at..at + part.len()
-}
-
-/// Messages in these records: an inner batch has as many as it takes offsets.
-pub(super) fn messages_in(records: &[PendingRecord]) -> usize {
-    records.iter().map(|record| usize::from(record.advance.max(1))).sum()
 }
 
 /// Refuses while the broker does not take sends yet, or any more.

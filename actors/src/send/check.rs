@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use troupemq_codec::ResponseCode;
 use troupemq_codec::message::properties::{
-    DELAY, INNER_MULTI_DISPATCH, INNER_NUM, KEYS, NAME_END, POP_CK, PROPERTIES_MAX_BYTES, TAGS,
-    TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS,
-    TRANSACTION_PREPARED, TRANSIENT_PREFIX, UNIQ_KEY, WAIT,
+    CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, INNER_MULTI_DISPATCH, INNER_NUM, KEYS, NAME_END, POP_CK,
+    PRODUCER_GROUP, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY,
+    TIMER_DELIVER_MS, TIMER_OUT_MS, TIMER_ROLL_TIMES, TRANSACTION_PREPARED, TRANSIENT_PREFIX, UNIQ_KEY, WAIT,
 };
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::topic::TopicConfig;
@@ -22,6 +22,7 @@ use crate::config::BrokerConfig;
 use crate::detour::{Detour, Wish};
 use crate::net::Refusal;
 use crate::timer::admit::TimeWish;
+use crate::timer::enqueue::Due;
 use crate::topic::{attributes, names};
 
 /// Characters of a property's name that a refusal shows.
@@ -123,12 +124,18 @@ pub struct Marks<'a> {
     pub light: Option<&'a str>,
     /// Whether it has a property that is not stored.
     pub has_transient: bool,
+    /// The group of the producer of a transaction.
+    pub group: Option<&'a str>,
     time: TimeWish<'a>,
     is_inner_batch: bool,
+    /// Whether it says that it went round as a timer.
+    went_round: bool,
+    /// Whether it names a time before which its transaction is to end.
+    has_immunity: bool,
 }
 
 /// The names of the marks; nearly all messages have the first.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 17] = [
     UNIQ_KEY,
     TAGS,
     KEYS,
@@ -143,6 +150,9 @@ const NAMES: [&str; 14] = [
     TIMER_OUT_MS,
     TIMER_DELETE_UNIQUE_KEY,
     INNER_MULTI_DISPATCH,
+    PRODUCER_GROUP,
+    TIMER_ROLL_TIMES,
+    CHECK_IMMUNITY_TIME_IN_SECONDS,
 ];
 
 /// Bytes of the longest of them.
@@ -181,7 +191,7 @@ impl<'a> Marks<'a> {
     pub fn of(properties: PropertiesView<'a>) -> Marks<'a> {
         let (found, has_transient) = find(properties);
         let [uniq_key, tags, keys, wait, pop, transaction, delay, inner, rest @ ..] = found;
-        let [seconds, ms, deliver, out, cancels, light] = rest;
+        let [seconds, ms, deliver, out, cancels, light, group, rolls, immunity] = rest;
         let is_true = |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("true"));
         Marks {
             uniq_key: uniq_key.filter(|key| !is_blank(key)),
@@ -195,12 +205,26 @@ impl<'a> Marks<'a> {
             is_inner_batch: inner.is_some(),
             light,
             has_transient,
+            group,
+            went_round: rolls.is_some(),
+            has_immunity: immunity.is_some(),
         }
     }
 
     /// Whether it may have to wait before it reaches its topic.
     pub fn may_wait(&self) -> bool {
         self.level.is_some() || self.is_transaction || self.time.is_any()
+    }
+
+    /// When it is due, if it is a timer and nothing more has to be known of it.
+    pub fn due(&self) -> Option<Due> {
+        let TimeWish { seconds, ms, deliver, cancels, .. } = self.time;
+        (!cancels && !self.went_round).then(|| Due::of((seconds, ms, deliver), false))
+    }
+
+    /// Whether the end of its transaction depends on more than whether it is a commit.
+    pub fn asks_more_of_its_end(&self) -> bool {
+        self.level.is_some() || self.time.is_any() || self.has_immunity
     }
 
     /// Whether a delay level counts: it wins over a delivery time, which is not even stored then.

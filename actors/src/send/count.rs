@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use troupemq_store::{AppendBatch, ConsumeQueue};
+use troupemq_store::{AppendBatch, ConsumeQueue, PendingRecord};
 
-use super::bench::{Slot, messages_in};
+use super::bench::Slot;
 use crate::cast::BrokerCast;
 use crate::topic::counters::Pair;
 use crate::topic::names;
@@ -22,6 +22,11 @@ struct Got<'a> {
     messages: usize,
     bytes: usize,
     calls: usize,
+}
+
+/// Messages in these records: an inner batch has as many as it takes offsets.
+pub(super) fn messages_in(records: &[PendingRecord]) -> usize {
+    records.iter().map(|record| usize::from(record.advance.max(1))).sum()
 }
 
 /// Counts the sends whose records were stored, the first ones of the batch; each took so long.

@@ -31,6 +31,8 @@ pub struct Own<'a> {
     pub record: NewRecord<'a>,
     /// What its consume-queue unit carries: the hash of the tags, or the time of delivery of a delayed one.
     pub tags_code: i64,
+    /// The unique key and the keys that its properties say, where they were read anyway; none if they were not.
+    pub keys: Option<[Option<&'a str>; 2]>,
 }
 
 /// Where a message of the broker's own was stored.
@@ -103,6 +105,9 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
         };
         let advance = u16::from(sys_flag::is_visible(message.record.sys_flag));
         batch.push(start, &units, advance, message.tags_code);
+        if let Some([unique_key, keys]) = message.keys {
+            batch.tell_keys_of_last(unique_key, keys);
+        }
         let light = if has_light { light::queues_of(cast, &message.record) } else { Vec::new() };
         if !light.is_empty() {
             batch.number_last(light::numbers(&light), message.record.properties_len());

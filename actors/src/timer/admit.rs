@@ -4,6 +4,7 @@
 //! - a time that has come already is no reason to wait; one too far ahead is refused with the limit;
 //! - a slot begins before the time it is for, so that a message of the slot is never due before its time.
 
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,6 +15,7 @@ use troupemq_store::timer::TimerView;
 
 use crate::config::BrokerConfig;
 use crate::net::Refusal;
+use crate::timer::enqueue::Marker;
 
 /// The time at which a message is to be delivered, as it stands in its properties.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,6 +38,7 @@ pub struct TimerGate {
     config: Arc<ArcSwap<BrokerConfig>>,
     /// What waits already; none before there is a wheel.
     view: Option<TimerView>,
+    marker: Marker,
     dice: AtomicU32,
 }
 
@@ -63,7 +66,13 @@ impl TimeWish<'_> {
 impl TimerGate {
     /// A gate by the settings of `config` to the timers that `view` shows.
     pub fn new(config: Arc<ArcSwap<BrokerConfig>>, view: TimerView) -> TimerGate {
-        TimerGate { config, view: Some(view), dice: AtomicU32::new(1) }
+        let marker = Marker { precision_ms: view.precision_ms(), hashes: RandomState::new() };
+        TimerGate { config, view: Some(view), marker, dice: AtomicU32::new(1) }
+    }
+
+    /// Reads what timers say.
+    pub fn marker(&self) -> &Marker {
+        &self.marker
     }
 
     /// A gate with all defaults to a wheel in which nothing waits.
@@ -75,7 +84,8 @@ impl TimerGate {
     #[cfg(test)]
     fn with(config: BrokerConfig) -> TimerGate {
         let config = Arc::new(ArcSwap::from_pointee(config));
-        TimerGate { config, view: None, dice: AtomicU32::new(1) }
+        let marker = Marker { precision_ms: 1000, hashes: RandomState::new() };
+        TimerGate { config, view: None, marker, dice: AtomicU32::new(1) }
     }
 
     /// The time of the slot (epoch ms) in which a message has to wait; none if it need not.
@@ -98,7 +108,7 @@ impl TimerGate {
         if due_ms.saturating_sub(now_ms) > max_ms {
             return Err(illegal(max_ms, &format!("the delay is {}ms", due_ms.saturating_sub(now_ms))));
         }
-        let precision_ms = self.view.as_ref().map_or(1000, TimerView::precision_ms);
+        let precision_ms = self.marker.precision_ms;
         // The last moment of a slot belongs to it: it is over when the slot is.
         let slot_ms = (due_ms - 1) - (due_ms - 1).rem_euclid(precision_ms);
         let limit = config.timer_congest_num_each_slot;

@@ -11,6 +11,7 @@ use troupemq_store::timer::TIMER_TOPIC;
 use troupemq_store::{ConsumeQueue, Unit};
 
 use super::deliver::READ_MAX;
+use super::enqueue::Mark;
 use super::{LOOK_SOONEST_MS, Timer};
 use crate::feed::{Fed, Feed};
 
@@ -45,13 +46,17 @@ impl Timer {
         !self.cast.config.load().timer_stop_enqueue && self.not_entered().is_some()
     }
 
-    /// The messages that are to be entered now, as many as are read at a time, if they are at hand.
-    pub(super) fn new_units(&mut self) -> Vec<Unit> {
+    /// The messages that are to be entered now, as many as are read at a time, if they are at hand, and what was told
+    /// of them.
+    pub(super) fn new_units(&mut self) -> Vec<(Unit, Option<Mark>)> {
         if !self.has_new() {
             return Vec::new();
         }
         match self.not_entered() {
-            Some((queue, next)) => self.feed.look(&queue, next, READ_MAX).collect(),
+            Some((queue, next)) => {
+                let units = self.feed.look(&queue, next, READ_MAX);
+                units.map(|unit| (unit, self.told.take(&unit))).collect()
+            }
             None => Vec::new(),
         }
     }

@@ -35,8 +35,8 @@ pub type Loaded = (i64, TimerUnit, Said);
 /// What is to be read.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// Messages of the timer topic that are to be entered.
-    pub new: Vec<Unit>,
+    /// Messages of the timer topic that are to be entered, and what they say where that is known.
+    pub new: Vec<(Unit, Option<Mark>)>,
     /// Slots that are opened.
     pub slots: Vec<SlotUnits>,
     /// What is known of the timers of each of them.
@@ -110,11 +110,14 @@ pub(super) async fn read(
     timer: Addr<Timer>,
 ) {
     let Wanted { new, slots, known, mut unread } = wanted;
+    let unknown: Vec<Unit> = new.iter().filter(|(_, known)| known.is_none()).map(|(unit, _)| *unit).collect();
     let marks = match cast.queues.get(TIMER_TOPIC, 0) {
-        Some(queue) => marker.read_queue(&cast, &queue, &new).await,
+        Some(queue) => marker.read_queue(&cast, &queue, &unknown).await,
         None => Vec::new(),
     };
-    let new = new.into_iter().zip(marks).collect();
+    let (new, mut marks) = (new.into_iter(), marks.into_iter());
+    let mut said = |known: Option<Mark>| known.map(Said::Timer).or_else(|| marks.next());
+    let new = new.map_while(|(unit, known)| Some((unit, said(known)?))).collect();
     let (mut opened, mut shut) = (Vec::new(), Vec::new());
     if !slots.is_empty() {
         let read =

@@ -19,7 +19,7 @@ use crate::read_ahead::Records;
 use crate::timer::recall::delete_key;
 
 /// What a message of the timer topic says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {
     /// Time of its slot, epoch ms.
     pub slot_ms: i64,
@@ -35,6 +35,27 @@ pub struct Mark {
     pub names: [u64; 2],
     /// Java's hash of its topic.
     pub topic_hash: i32,
+}
+
+/// What a message says, but for when and where it is stored.
+#[derive(Debug, Clone, Copy)]
+pub struct Draft {
+    slot_ms: i64,
+    slot_end_ms: i64,
+    due: Due,
+    names: [u64; 2],
+    topic_hash: i32,
+}
+
+/// When a message is due.
+#[derive(Debug, Clone, Copy)]
+pub enum Due {
+    /// At this time, epoch ms.
+    At(i64),
+    /// So many milliseconds after it was stored.
+    Behind(i64),
+    /// At the end of its slot.
+    WithSlot,
 }
 
 /// What was found out of a message of the timer topic.
@@ -72,26 +93,21 @@ impl Marker {
             TIMER_ROLL_TIMES,
         ]);
         let slot_ms: i64 = out?.parse().ok()?;
-        let (topic, uniq_key) = (topic?, uniq_key.unwrap_or_default());
-        let slot_end_ms = slot_ms.saturating_add(self.precision_ms);
-        let number = |text: &str| text.parse::<i64>().unwrap_or(i64::MAX);
-        let stored_ms = record.store_timestamp_ms();
-        let due_ms = match (seconds, ms, deliver) {
-            (None, None, Some(deliver)) => number(deliver),
-            (_, _, _) if rolls.is_some() => slot_end_ms,
-            (Some(seconds), _, _) => stored_ms.saturating_add(number(seconds).saturating_mul(1000)),
-            (None, Some(ms), _) => stored_ms.saturating_add(number(ms)),
-            (None, None, None) => slot_end_ms,
-        };
-        Some(Mark {
+        let due = Due::of((seconds, ms, deliver), rolls.is_some());
+        let draft = self.draft(slot_ms, (topic?, uniq_key.unwrap_or_default()), due);
+        let cancels = cancels.map(|name| self.hash(&[name]));
+        Some(Mark { cancels, ..draft.mark(record.store_timestamp_ms(), record.queue_offset()) })
+    }
+
+    /// What a message for a topic says that has this unique id, waits in this slot and cancels nothing.
+    pub fn draft(&self, slot_ms: i64, (topic, uniq_key): (&str, &str), due: Due) -> Draft {
+        Draft {
             slot_ms,
-            due_ms: due_ms.clamp(slot_ms.saturating_add(1), slot_end_ms.max(slot_ms.saturating_add(1))),
-            stored_ms,
-            queue_offset: record.queue_offset(),
-            cancels: cancels.map(|name| self.hash(&[name])),
+            slot_end_ms: slot_ms.saturating_add(self.precision_ms),
+            due,
             names: [self.hash(&delete_key(topic, uniq_key)), self.hash(&[uniq_key])],
             topic_hash: java_hash(topic),
-        })
+        }
     }
 
     /// The hash of a name, whatever its pieces.
@@ -118,6 +134,36 @@ impl Marker {
             None => Said::Nothing,
         };
         records.iter().enumerate().map(said).collect()
+    }
+}
+
+impl Due {
+    /// As its properties say: how many seconds and milliseconds it waits, when it is to be delivered; and whether it
+    /// was stored again.
+    pub fn of((seconds, ms, deliver): (Option<&str>, Option<&str>, Option<&str>), is_again: bool) -> Due {
+        let number = |text: &str| text.parse::<i64>().unwrap_or(i64::MAX);
+        match (seconds, ms, deliver) {
+            (None, None, Some(deliver)) => Due::At(number(deliver)),
+            (_, _, _) if is_again => Due::WithSlot,
+            (Some(seconds), _, _) => Due::Behind(number(seconds).saturating_mul(1000)),
+            (None, Some(ms), _) => Due::Behind(number(ms)),
+            (None, None, None) => Due::WithSlot,
+        }
+    }
+}
+
+impl Draft {
+    /// What it says now that it is stored: then, and at this place in the timer topic.
+    pub fn mark(&self, stored_ms: i64, queue_offset: i64) -> Mark {
+        let Draft { slot_ms, slot_end_ms, due, names, topic_hash } = *self;
+        let due_ms = match due {
+            Due::At(at_ms) => at_ms,
+            Due::Behind(delay_ms) => stored_ms.saturating_add(delay_ms),
+            Due::WithSlot => slot_end_ms,
+        };
+        let first_ms = slot_ms.saturating_add(1);
+        let due_ms = due_ms.clamp(first_ms, slot_end_ms.max(first_ms));
+        Mark { slot_ms, due_ms, stored_ms, queue_offset, cancels: None, names, topic_hash }
     }
 }
 

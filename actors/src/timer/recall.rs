@@ -91,7 +91,8 @@ async fn recalled(cast: &BrokerCast, call: &Call) -> Result<Text, Refusal> {
         body_crc: None,
         properties: &[&properties],
     };
-    store(cast, &[Own { record, tags_code: tags_code_of(Some(RECALL_TAG)) }]).await.map_err(|refusal| {
+    let own = Own { record, tags_code: tags_code_of(Some(RECALL_TAG)), keys: None };
+    store(cast, &[own]).await.map_err(|refusal| {
         let remark = format!("recall failed, execute error: {}", refusal.remark);
         Refusal::new(ResponseCode::SYSTEM_ERROR, remark)
     })?;

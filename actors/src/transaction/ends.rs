@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     fn begun(at: i64, is_committed: bool) -> Begun {
-        let goes = Goes { topic_at: 0..0, queue_id: 0, tags_code: 0, detour: None };
+        let goes = Goes { topic_at: 0..0, keys_at: [None, None], queue_id: 0, tags_code: 0, detour: None };
         let commit = is_committed.then(|| Commit { half: Bytes::new(), goes });
         Begun { at, commit, asked_by: None }
     }

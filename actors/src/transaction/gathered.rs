@@ -65,9 +65,16 @@ fn read(cast: &BrokerCast, wire: &Wire, view: &CommandView<'_>) -> Option<End> {
     match asked.outcome {
         // What cannot be read here is answered by who is asked the slower way.
         TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => {
-            let kept = wire.hall.halves.borrow_mut().take(at);
-            let half = if kept.is_some() { kept } else { record_now(&cast.log, at).ok()? };
-            end(cast, &asked, half).ok()
+            let Some(mut kept) = wire.hall.halves.borrow_mut().take(at) else {
+                return end(cast, &asked, record_now(&cast.log, at).ok()?).ok();
+            };
+            match kept.goes_by(&asked) {
+                Some(goes) => {
+                    let goes = Some(goes).filter(|_| asked.outcome == TRANSACTION_COMMIT);
+                    Some(End { half: kept.record, queue_offset: asked.queue_offset, goes })
+                }
+                None => end(cast, &asked, Some(kept.record)).ok(),
+            }
         }
         _ => None,
     }

@@ -2,13 +2,17 @@
 //! the log and checked. Plain state, one for each arbiter: an end mostly comes on the connection of its half message.
 //!
 //! Invariants:
-//! - it is only a short cut: what is not kept is read from the log;
+//! - it is only a short cut: what is not kept is read from the log, what is not known of it is read from its record;
 //! - an end takes its half message away; its memory is given back with that of its neighbours: those that were taken
 //!   away count until all in front of them are gone, so that no few of them keep much memory.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use troupemq_codec::request::EndView;
+
+use super::records::Goes;
 
 /// Bytes that are kept, the newest ones.
 const KEPT_BYTES: usize = 4 << 20;
@@ -34,13 +38,43 @@ pub struct Kept {
 struct Half {
     log_offset: u64,
     len: usize,
-    /// Its record; none if it was taken away.
-    record: Option<Bytes>,
+    /// None if it was taken away.
+    kept: Option<KeptHalf>,
+}
+
+/// A half message that was kept.
+#[derive(Debug)]
+pub struct KeptHalf {
+    /// Its record.
+    pub record: Bytes,
+    queue_offset: i64,
+    known: Option<Known>,
+}
+
+/// What the send of a half message knows of it, so that its end need not read the record. Nothing of one whose commit
+/// waits for a level or a time, or whose end has a time of its own.
+#[derive(Debug)]
+pub struct Known {
+    /// Where in its record the producer's group stands.
+    pub group_at: Range<usize>,
+    /// Where its message goes.
+    pub goes: Goes,
+}
+
+impl KeptHalf {
+    /// Where its message goes, if that is known and the end that is asked for is one of this half message. If not, its
+    /// record says that, or what is wrong with the end.
+    pub fn goes_by(&mut self, asked: &EndView<'_>) -> Option<Goes> {
+        let known = self.known.take()?;
+        let group = self.record.get(known.group_at)?;
+        let is_meant = asked.queue_offset == self.queue_offset && asked.producer_group.as_bytes() == group;
+        is_meant.then_some(known.goes)
+    }
 }
 
 impl Kept {
-    /// Keeps the record of a half message, which was stored at this place.
-    pub fn keep(&mut self, log_offset: u64, record: &[u8]) {
+    /// Keeps the record of a half message, which was stored at this place of the log and of its queue.
+    pub fn keep(&mut self, (log_offset, queue_offset): (u64, i64), record: &[u8], known: Option<Known>) {
         let is_next = self.halves.back().is_none_or(|last| last.log_offset < log_offset);
         if !is_next || record.len() > HALF_MAX_BYTES {
             return;
@@ -49,22 +83,22 @@ impl Kept {
             self.piece = BytesMut::with_capacity(PIECE_BYTES);
         }
         self.piece.extend_from_slice(record);
-        let (len, record) = (record.len(), Some(self.piece.split().freeze()));
+        let (len, record) = (record.len(), self.piece.split().freeze());
         self.bytes += len;
-        self.halves.push_back(Half { log_offset, len, record });
+        self.halves.push_back(Half { log_offset, len, kept: Some(KeptHalf { record, queue_offset, known }) });
         while self.bytes > KEPT_BYTES || self.halves.len() > KEPT_MAX {
             self.drop_first();
         }
     }
 
-    /// Takes the record away that stands at this place of the log, if it is kept.
-    pub fn take(&mut self, log_offset: u64) -> Option<Bytes> {
+    /// Takes the half message away that stands at this place of the log, if it is kept.
+    pub fn take(&mut self, log_offset: u64) -> Option<KeptHalf> {
         let at = self.halves.binary_search_by_key(&log_offset, |half| half.log_offset).ok()?;
-        let record = self.halves.get_mut(at)?.record.take();
-        while self.halves.front().is_some_and(|first| first.record.is_none()) {
+        let kept = self.halves.get_mut(at)?.kept.take();
+        while self.halves.front().is_some_and(|first| first.kept.is_none()) {
             self.drop_first();
         }
-        record
+        kept
     }
 
     fn drop_first(&mut self) {
@@ -81,9 +115,9 @@ mod tests {
     #[test]
     fn a_half_message_is_taken_once_in_whatever_order() {
         let mut kept = Kept::default();
-        (1..=5_u8).for_each(|at| kept.keep(u64::from(at) * 100, &[at; 10]));
-        kept.keep(50, b"stored before others");
-        let taken = [300, 100, 300, 50, 101, 500].map(|at| kept.take(at).map(|record| record[0]));
+        (1..=5_u8).for_each(|at| kept.keep((u64::from(at) * 100, 0), &[at; 10], None));
+        kept.keep((50, 0), b"stored before others", None);
+        let taken = [300, 100, 300, 50, 101, 500].map(|at| kept.take(at).map(|half| half.record[0]));
         assert_eq!(taken, [Some(3), Some(1), None, None, None, Some(5)]);
         assert_eq!((kept.take(200).is_some(), kept.take(400).is_some()), (true, true));
         assert_eq!((kept.halves.len(), kept.bytes), (0, 0), "nothing is left of what was taken");
@@ -94,12 +128,36 @@ mod tests {
         let mut kept = Kept::default();
         let record = [7; HALF_MAX_BYTES];
         let fitting = KEPT_BYTES / HALF_MAX_BYTES;
-        (0..fitting as u64 + 10).for_each(|at| kept.keep(at, &record));
+        (0..fitting as u64 + 10).for_each(|at| kept.keep((at, 0), &record, None));
         assert_eq!((kept.halves.len(), kept.bytes), (fitting, KEPT_BYTES));
-        assert_eq!((kept.take(9), kept.take(10).map(|record| record.len())), (None, Some(HALF_MAX_BYTES)));
-        kept.keep(1_000_000, &[7; HALF_MAX_BYTES + 1]);
-        assert_eq!(kept.take(1_000_000), None, "it is too long");
-        (2_000_000..2_000_000 + 2 * KEPT_MAX as u64).for_each(|at| kept.keep(at, b"short"));
+        assert_eq!(
+            (kept.take(9).is_none(), kept.take(10).map(|half| half.record.len())),
+            (true, Some(HALF_MAX_BYTES))
+        );
+        kept.keep((1_000_000, 0), &[7; HALF_MAX_BYTES + 1], None);
+        assert!(kept.take(1_000_000).is_none(), "it is too long");
+        (2_000_000..2_000_000 + 2 * KEPT_MAX as u64).for_each(|at| kept.keep((at, 0), b"short", None));
         assert_eq!(kept.halves.len(), KEPT_MAX);
+    }
+
+    #[test]
+    fn what_is_known_of_a_half_message_answers_an_end_of_its_own_group_and_place_alone() {
+        let mut kept = Kept::default();
+        let asked = |queue_offset, group: &'static str| EndView {
+            producer_group: group.into(),
+            queue_offset,
+            log_offset: 100,
+            outcome: 8,
+            from_check: false,
+        };
+        let mut goes_by = |asked: &EndView<'_>| {
+            let goes =
+                Goes { topic_at: 0..1, keys_at: [None, None], queue_id: 3, tags_code: 7, detour: None };
+            kept.keep((100, 5), b"T of the group", Some(Known { group_at: 9..14, goes }));
+            let goes = kept.take(100).expect("it is kept").goes_by(asked);
+            goes.map(|goes| (goes.topic_at, goes.queue_id, goes.tags_code))
+        };
+        assert_eq!(goes_by(&asked(5, "group")), Some((0..1, 3, 7)));
+        assert_eq!((goes_by(&asked(6, "group")), goes_by(&asked(5, "groups"))), (None, None));
     }
 }

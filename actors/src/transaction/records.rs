@@ -11,8 +11,8 @@ use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
-    CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, PRODUCER_GROUP, PROPERTIES_MAX_BYTES, REAL_QUEUE_ID, REAL_TOPIC,
-    TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_CHECK_TIMES,
+    CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, KEYS, PRODUCER_GROUP, PROPERTIES_MAX_BYTES, REAL_QUEUE_ID,
+    REAL_TOPIC, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED_QUEUE_OFFSET, UNIQ_KEY,
 };
 use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys_flag};
@@ -54,6 +54,7 @@ pub struct HalfView<'a> {
     pub immunity_s: Option<i64>,
     /// How often it was checked.
     pub checks: i32,
+    keys: Option<&'a str>,
     tags: Option<&'a str>,
     level: Option<&'a str>,
     time: TimeWish<'a>,
@@ -63,12 +64,13 @@ impl<'a> HalfView<'a> {
     /// Reads the record of a half message; none if it says not where it goes.
     pub fn parse(bytes: &'a [u8]) -> Option<HalfView<'a>> {
         let record = RecordView::parse(bytes).ok()?;
-        let [topic, queue_id, group, uniq_key, immunity, checks, tags, level, seconds, ms, deliver] =
+        let [topic, queue_id, group, uniq_key, keys, immunity, checks, tags, level, seconds, ms, deliver] =
             record.properties().pick([
                 REAL_TOPIC,
                 REAL_QUEUE_ID,
                 PRODUCER_GROUP,
                 UNIQ_KEY,
+                KEYS,
                 CHECK_IMMUNITY_TIME_IN_SECONDS,
                 TRANSACTION_CHECK_TIMES,
                 TAGS,
@@ -85,6 +87,7 @@ impl<'a> HalfView<'a> {
             uniq_key: uniq_key.unwrap_or_default(),
             immunity_s: immunity.and_then(|seconds| seconds.parse().ok()),
             checks: checks.and_then(|times| times.parse().ok()).unwrap_or(0),
+            keys,
             tags,
             level,
             time: TimeWish { seconds, ms, deliver, ..TimeWish::default() },
@@ -109,9 +112,20 @@ impl<'a> HalfView<'a> {
     pub fn goes(&self, cast: &BrokerCast) -> Result<Goes, Refusal> {
         let detour = self.detour(cast)?;
         let tags_code = detour.as_ref().map_or_else(|| tags_code_of(self.tags), |detour| detour.tags_code);
-        let begin = self.topic.as_ptr().addr() - self.record.bytes().as_ptr().addr();
-        let topic_at = begin..begin + self.topic.len();
-        Ok(Goes { topic_at, queue_id: self.queue_id, tags_code, detour })
+        let uniq_key = Some(self.uniq_key).filter(|key| !key.is_empty());
+        Ok(Goes {
+            topic_at: self.place_of(self.topic),
+            keys_at: [uniq_key, self.keys].map(|key| key.map(|key| self.place_of(key))),
+            queue_id: self.queue_id,
+            tags_code,
+            detour: detour.map(Box::new),
+        })
+    }
+
+    /// Where in its record a part of it stands.
+    fn place_of(&self, part: &str) -> Range<usize> {
+        let begin = part.as_ptr().addr() - self.record.bytes().as_ptr().addr();
+        begin..begin + part.len()
     }
 
     /// The half message once more, behind the newest; `pieces` are its properties.
@@ -120,7 +134,7 @@ impl<'a> HalfView<'a> {
         'a: 'p,
     {
         let record = NewRecord { topic, queue_id: 0, ..self.again(pieces) };
-        Own { record, tags_code: tags_code_of(self.tags) }
+        Own { record, tags_code: tags_code_of(self.tags), keys: None }
     }
 
     /// The properties of a copy that was checked so often; none where they have no room for the number, and for what a
@@ -160,12 +174,14 @@ impl<'a> HalfView<'a> {
 pub struct Goes {
     /// Where in the record of the half message its topic stands.
     pub topic_at: Range<usize>,
+    /// Where its unique key and its keys stand, if it has some.
+    pub keys_at: [Option<Range<usize>>; 2],
     /// Its queue.
     pub queue_id: i32,
     /// What its unit carries.
     pub tags_code: i64,
     /// Where it waits before.
-    pub detour: Option<Detour>,
+    pub detour: Option<Box<Detour>>,
 }
 
 /// The message of a half message that is committed.
@@ -182,6 +198,7 @@ pub struct Commit {
 pub struct CommitView<'a> {
     record: RecordView<'a>,
     topic: &'a str,
+    keys: [Option<&'a str>; 2],
     goes: &'a Goes,
 }
 
@@ -189,15 +206,17 @@ impl Commit {
     /// Reads it; none if its record cannot be read.
     pub fn view(&self) -> Option<CommitView<'_>> {
         let record = RecordView::parse(&self.half).ok()?;
-        let topic = std::str::from_utf8(self.half.get(self.goes.topic_at.clone())?).ok()?;
-        Some(CommitView { record, topic, goes: &self.goes })
+        let text = |at: &Range<usize>| std::str::from_utf8(self.half.get(at.clone())?).ok();
+        let topic = text(&self.goes.topic_at)?;
+        let keys = self.goes.keys_at.each_ref().map(|at| at.as_ref().and_then(text));
+        Some(CommitView { record, topic, keys, goes: &self.goes })
     }
 }
 
 impl<'a> CommitView<'a> {
     /// The properties of the message and those of its detour: the half message says already where it goes.
     pub fn pieces(&self) -> [&'a [u8]; 2] {
-        [self.record.properties().as_bytes(), self.goes.detour.as_ref().map_or(&[], Detour::note)]
+        [self.record.properties().as_bytes(), self.goes.detour.as_ref().map_or(&[], |detour| detour.note())]
     }
 
     /// The message as it is delivered, with these properties.
@@ -213,7 +232,7 @@ impl<'a> CommitView<'a> {
             prepared_log_offset: self.record.log_offset(),
             ..again(&self.record, pieces)
         };
-        Own { record, tags_code: self.goes.tags_code }
+        Own { record, tags_code: self.goes.tags_code, keys: Some(self.keys) }
     }
 }
 
@@ -251,7 +270,7 @@ pub fn op<'p>(cast: &BrokerCast, body: &'p str) -> Own<'p> {
         body_crc: None,
         properties: &[OP_PROPERTIES],
     };
-    Own { record, tags_code: tags_code_of(Some(OP_TAG)) }
+    Own { record, tags_code: tags_code_of(Some(OP_TAG)), keys: Some([None, None]) }
 }
 
 /// What a record of the half topic says that its place does not; none if it says not where its message goes. All are

@@ -27,6 +27,8 @@ pub struct AppendBatch {
     pub bytes: BytesMut,
     /// One entry for each.
     pub records: Vec<PendingRecord>,
+    /// Set by the log: when they were stored, epoch ms. Meaningless before.
+    pub stored_ms: i64,
     /// Those that tell their own offsets, in the order of the records.
     pub numbered: Vec<Numbered>,
     /// The queues of the records.
