@@ -4,6 +4,10 @@
 //! - the head of an [`Order`] is a frame up to its body, the length word included: it can be written as it is;
 //! - a [`SendOrder`] becomes a frame where it is written, and none at all where the broker is in the same process;
 //! - the body is what the sender gave; it is never copied here.
+//!
+//! Contents: `stencil` writes the heads of sends that are nearly alike.
+
+mod stencil;
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,6 +18,8 @@ use crate::language::Language;
 use crate::request::{Request, SendBatchMessage, SendMessageV2, SendMessageV2Header};
 use crate::sent::Sent;
 use crate::version::OUR_VERSION;
+
+pub use stencil::Stencils;
 
 /// Bytes of a head beside its fields.
 const HEAD_BYTES: usize = 128;

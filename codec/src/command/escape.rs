@@ -42,11 +42,11 @@ pub(crate) fn escape_to_ascii(text: &str, out: &mut impl BufMut) {
 
 /// Where the first byte is that needs an escape. Eight bytes at a time, because almost no text has one.
 fn first_escape(text: &[u8]) -> Option<usize> {
-    let (words, rest) = text.as_chunks::<8>();
-    if !words.iter().any(|word| any_needs_escape(*word)) && !rest.iter().any(|byte| needs_escape(*byte)) {
-        return None;
-    }
-    text.iter().position(|byte| needs_escape(*byte))
+    let (words, _) = text.as_chunks::<8>();
+    let plain_words = words.iter().position(|word| any_needs_escape(*word)).unwrap_or(words.len());
+    let plain = plain_words.saturating_mul(8);
+    let within = text.get(plain..).unwrap_or_default().iter().position(|byte| needs_escape(*byte))?;
+    Some(plain.saturating_add(within))
 }
 
 /// Whether one of eight bytes needs an escape.
@@ -81,11 +81,9 @@ fn put_escape(byte: u8, out: &mut impl BufMut) {
 
 fn put_unicode(unit: u16, out: &mut impl BufMut) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    out.put_slice(b"\\u");
-    for shift in [12, 8, 4, 0] {
-        let digit = usize::from((unit >> shift) & 0xf);
-        out.put_u8(DIGITS.get(digit).copied().unwrap_or(b'0'));
-    }
+    let digit = |shift: u32| DIGITS.get(usize::from((unit >> shift) & 0xf)).copied().unwrap_or(b'0');
+    // Properties have several: each is one piece.
+    out.put_slice(&[b'\\', b'u', digit(12), digit(8), digit(4), digit(0)]);
 }
 
 /// Length of the escape at the beginning of `text` (which starts with a backslash).

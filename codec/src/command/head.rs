@@ -195,7 +195,7 @@ impl HeadWriter<'_, '_> {
 }
 
 /// Writes the lengths of a frame that begins at `start` and is written up to its body.
-fn fill_lengths((start, form): (usize, HeaderForm), body_len: usize, out: &mut BytesMut) {
+pub(crate) fn fill_lengths((start, form): (usize, HeaderForm), body_len: usize, out: &mut BytesMut) {
     let written = out.len().saturating_sub(start);
     let frame_len = written.saturating_sub(LENGTH_BYTES).saturating_add(body_len);
     let header_len = written.saturating_sub(LENGTH_BYTES.saturating_add(HEADER_WORD_BYTES));

@@ -149,6 +149,17 @@ impl<'a> CommandView<'a> {
         self.parsed.fields.len()
     }
 
+    /// Where in the header the value of a key stands, without its quotes.
+    pub(crate) fn place_of(&self, key: &str) -> Option<Range<usize>> {
+        let mut latest_first = self.parsed.fields.iter().rev();
+        latest_first.find(|field| self.value_at(field.key).is(key)).map(|field| field.value.range())
+    }
+
+    /// Where in the header the opaque stands.
+    pub(crate) fn place_of_opaque(&self) -> Range<usize> {
+        self.parsed.opaque_at.range()
+    }
+
     pub(super) fn field_spans(&self) -> &FieldSpans {
         &self.parsed.fields
     }

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use troupemq_codec::command::Molds;
 use troupemq_codec::frame::take_frame;
-use troupemq_codec::order::Outgoing;
+use troupemq_codec::order::{Outgoing, Stencils};
 use troupemq_codec::{Command, CommandView, Sent};
 
 use super::{AnswerTo, HOME, LinkOrder, PATIENCE, SendWaiter, ServerCall};
@@ -69,6 +69,8 @@ pub(super) struct Wire {
     pending: Pending,
     /// What heads looked like that were read.
     molds: Molds,
+    /// What heads of sends look like.
+    stencils: Stencils,
     inbound: BytesMut,
     outbound: BytesMut,
 }
@@ -93,6 +95,7 @@ impl Wire {
             calls,
             pending: HashMap::default(),
             molds: Molds::default(),
+            stencils: Stencils::default(),
             inbound: BytesMut::with_capacity(READ_BYTES),
             outbound: BytesMut::with_capacity(READ_BYTES),
         }
@@ -193,7 +196,7 @@ impl Wire {
             }
             Outgoing::Send(order) => {
                 let opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
-                order.encode_head(opaque, &mut self.outbound);
+                self.stencils.encode_head(&order, opaque, &mut self.outbound);
                 self.outbound.extend_from_slice(&order.body);
                 self.pending.insert(opaque, Waiter::Send(order.waiter));
             }
