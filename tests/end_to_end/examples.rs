@@ -34,12 +34,19 @@ examples! {
     transaction: "../../examples/transaction.rs",
 }
 
+/// An example of so many lines is none any more.
+const LINES_MAX: usize = 120;
+
 #[test]
-fn every_example_is_run() {
+fn every_example_is_run_and_short() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let files = std::fs::read_dir(folder).expect("there are examples");
     let mut names: Vec<_> = files
         .map(|file| file.expect("a folder can be listed").path())
+        .inspect(|path| {
+            let lines = std::fs::read_to_string(path).expect("an example is text").lines().count();
+            assert!(lines < LINES_MAX, "{} has {lines} lines", path.display());
+        })
         .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
         .collect();
     names.sort();
