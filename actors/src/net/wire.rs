@@ -34,6 +34,7 @@ use crate::net::pipe::Replies;
 use crate::net::{CallError, Link, LinkId};
 use crate::router::Served;
 use crate::send::Benches;
+use crate::transaction::gathered::Oneway;
 use crate::transaction::kept::Kept;
 
 /// How many times the limit of waiting bytes may be exceeded by what others push.
@@ -54,6 +55,8 @@ pub struct Hall {
     pub benches: RefCell<Benches>,
     /// Half messages that were stored a moment ago.
     pub halves: RefCell<Kept>,
+    /// Ends of transactions that nobody waits for.
+    pub oneway_ends: RefCell<Oneway>,
     /// What headers looked like that were read.
     pub molds: RefCell<Molds>,
     /// When to poll for the next request.
@@ -129,6 +132,7 @@ impl Hall {
             spare: RefCell::default(),
             benches: RefCell::default(),
             halves: RefCell::default(),
+            oneway_ends: RefCell::default(),
             molds: RefCell::default(),
             links: RefCell::default(),
             emptied: RefCell::default(),

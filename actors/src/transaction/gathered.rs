@@ -1,12 +1,14 @@
-//! Ends of transactions that came in one read: they go to the owner of the half messages together, and their answers
-//! are one write.
+//! Ends of transactions that came together go to the owner of the half messages together: those of one read, and their
+//! answers are one write; and those one-way ends of all connections of an arbiter that could be read at once.
 //!
 //! Invariants:
 //! - an end that is refused, or whose half message may have to be read from the disk, is left to the router;
-//! - every end that was taken in counts as a request in work until it is answered.
+//! - of those that are gathered none goes in front of one that came before it on its connection;
+//! - every end that was taken in counts as a request in work of its connection until it is decided.
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use troupemq_codec::command::Head;
 use troupemq_codec::request::{EndView, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK};
@@ -18,10 +20,18 @@ use super::groups::Refused;
 use crate::cast::BrokerCast;
 use crate::held::{Waiting, hold};
 use crate::net::Refusal;
-use crate::net::wire::Wire;
+use crate::net::wire::{Hall, Wire};
 use crate::query::record_now;
 
-/// The ends of one turn.
+/// One-way ends of the connections of an arbiter.
+#[derive(Debug, Default)]
+pub struct Oneway {
+    ends: Vec<End>,
+    /// The connection of each of them.
+    wires: Vec<Rc<Wire>>,
+}
+
+/// The ends of one turn that are answered.
 #[derive(Debug, Default)]
 pub struct Gathered {
     ends: Vec<End>,
@@ -34,16 +44,25 @@ pub struct Gathered {
 struct Asked {
     opaque: i32,
     form: HeaderForm,
-    is_oneway: bool,
 }
 
 impl Gathered {
     /// Takes an end in; tells whether it did, or whether it goes another way.
-    pub fn take_in(&mut self, cast: &BrokerCast, wire: &Wire, view: &CommandView<'_>) -> bool {
+    pub fn take_in(&mut self, cast: &Arc<BrokerCast>, wire: &Rc<Wire>, view: &CommandView<'_>) -> bool {
         let Some(end) = read(cast, wire, view) else { return false };
         wire.calls.set(wire.calls.get() + 1);
-        self.ends.push(end);
-        self.asked.push(Asked { opaque: view.opaque, form: view.form, is_oneway: view.is_oneway() });
+        if !view.is_oneway() {
+            self.ends.push(end);
+            self.asked.push(Asked { opaque: view.opaque, form: view.form });
+            return true;
+        }
+        let mut oneway = wire.hall.oneway_ends.borrow_mut();
+        if oneway.ends.is_empty() {
+            // It runs when the connections were looked at that can be read now.
+            actix::spawn(decide_oneway(cast.clone(), wire.hall.clone()));
+        }
+        oneway.ends.push(end);
+        oneway.wires.push(wire.clone());
         true
     }
 
@@ -52,10 +71,36 @@ impl Gathered {
         if self.ends.is_empty() {
             return;
         }
+        if let Some(decided) = wire.hall.oneway_ends.borrow_mut().hand_in(cast) {
+            actix::spawn(decided);
+        }
         let (reply, waiting) = hold();
-        let is_waited_for = self.asked.iter().any(|asked| !asked.is_oneway);
-        hand_on(cast, std::mem::take(&mut self.ends), reply, is_waited_for);
+        hand_on(cast, std::mem::take(&mut self.ends), reply, true);
         actix::spawn(answer_all(wire.clone(), std::mem::take(&mut self.asked), waiting));
+    }
+}
+
+impl Oneway {
+    /// Has what was taken in decided; none if there is nothing. What is answered is done when all of it is.
+    fn hand_in(&mut self, cast: &BrokerCast) -> Option<impl Future<Output = ()> + use<>> {
+        if self.ends.is_empty() {
+            return None;
+        }
+        let (reply, waiting) = hold();
+        hand_on(cast, std::mem::take(&mut self.ends), reply, false);
+        let wires = std::mem::take(&mut self.wires);
+        Some(async move {
+            // Nobody wants to know what was refused.
+            let _ = waiting.await;
+            wires.iter().for_each(|wire| wire.calls.set(wire.calls.get().saturating_sub(1)));
+        })
+    }
+}
+
+async fn decide_oneway(cast: Arc<BrokerCast>, hall: Rc<Hall>) {
+    let decided = hall.oneway_ends.borrow_mut().hand_in(&cast);
+    if let Some(decided) = decided {
+        decided.await;
     }
 }
 
@@ -80,19 +125,15 @@ fn read(cast: &BrokerCast, wire: &Wire, view: &CommandView<'_>) -> Option<End> {
     }
 }
 
-/// One write for all that want an answer, when the last of them is decided.
+/// One write for all, when the last of them is decided.
 async fn answer_all(wire: Rc<Wire>, asked: Vec<Asked>, waiting: Waiting<Refused>) {
     let refused = waiting.await.unwrap_or_else(|_lost| {
         (0..asked.len()).map(|place| (place, Refusal::gone("TransactionChecker"))).collect()
     });
     wire.calls.set(wire.calls.get().saturating_sub(asked.len()));
-    if asked.iter().all(|asked| asked.is_oneway) {
-        return;
-    }
     let refused: HashMap<usize, Refusal> = refused.into_iter().collect();
     wire.write(|out| {
-        for (place, Asked { opaque, form, .. }) in asked.iter().enumerate().filter(|(_, one)| !one.is_oneway)
-        {
+        for (place, Asked { opaque, form }) in asked.iter().enumerate() {
             let head = match refused.get(&place) {
                 None => Head::answer(ResponseCode::SUCCESS, *opaque, *form),
                 Some(refusal) => Head::answer(refusal.code, *opaque, *form).with_remark(&refusal.remark),
