@@ -14,7 +14,7 @@ use crate::daemon::{Daemon, LIMIT, store};
 async fn connect(daemon: &Daemon) -> Client {
     let address = daemon.name_server.expect("it has a name server").to_string();
     let builder = Client::builder().name_servers(&address);
-    builder.connect().await.expect("the name server listens")
+    builder.request_timeout(LIMIT).connect().await.expect("the name server listens")
 }
 
 /// The bodies of the next messages, acknowledged.
@@ -34,7 +34,7 @@ async fn batches_and_ordered_messages_keep_their_order() {
     let (_folder, store) = store();
     let daemon = Daemon::start(&store);
     let client = connect(&daemon).await;
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let batch: Vec<_> = (0..5).map(|n| Message::new("batch", format!("{n}"))).collect();
     let receipt = producer.send_batch(&batch).await.unwrap();
     assert_eq!(receipt.message_id.split(',').count(), 5);
@@ -59,7 +59,7 @@ async fn oneway_and_concurrent_sends_arrive_once_each() {
     let (_folder, store) = store();
     let daemon = Daemon::start(&store);
     let client = connect(&daemon).await;
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let mut deliveries = client.consumer("g").subscribe("many", "*").from_first().stream().await.unwrap();
     let mut sends = tokio::task::JoinSet::new();
     for n in 0..200 {
@@ -86,7 +86,7 @@ async fn only_subscribed_tags_come_and_a_new_message_is_not_waited_for() {
     let (_folder, store) = store();
     let daemon = Daemon::start(&store);
     let client = connect(&daemon).await;
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     producer.send(Message::new("tags", "first").tag("a")).await.unwrap();
     let consumer = client.consumer("g").subscribe("tags", "a || c").from_first().hold(10 * LIMIT);
     let mut deliveries = consumer.stream().await.unwrap();
@@ -105,7 +105,7 @@ async fn a_group_begins_where_it_is_told_to() {
     let (_folder, store) = store();
     let daemon = Daemon::start(&store);
     let client = connect(&daemon).await;
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     producer.send(Message::new("start", "old")).await.unwrap();
     let mut last = client.consumer("last").subscribe("start", "*").from_last().stream().await.unwrap();
     let mut first = client.consumer("first").subscribe("start", "*").from_first().stream().await.unwrap();
@@ -147,7 +147,7 @@ async fn members_share_the_queues_and_take_over_from_who_leaves() {
     let daemon = Daemon::start(&store);
     let (one, two) = (connect(&daemon).await, connect(&daemon).await);
     one.create_topic("shared", 4).await.unwrap();
-    let producer = one.producer("p").start().await.unwrap();
+    let producer = one.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let join = |client: &Client| client.consumer("g").subscribe("shared", "*").from_first().stream();
     let mut first = join(&one).await.unwrap();
     let mut second = join(&two).await.unwrap();
@@ -237,7 +237,7 @@ async fn offsets_are_committed_and_asked_for_by_hand() {
     let (_folder, store) = store();
     let daemon = Daemon::start(&store);
     let client = connect(&daemon).await;
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let queue = producer.send(Message::new("offsets", "x")).await.unwrap().queue;
     let unknown = client.commit("g", &queue, 1).await.unwrap_err();
     assert_eq!(unknown.code(), Some(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST), "{unknown}");

@@ -49,7 +49,7 @@ async fn a_consumer_tells_what_it_does_and_how_far_it_is() {
     let (broker, client) = start().await;
     let address = broker.address().unwrap().to_string();
     client.create_topic("t", 1).await.unwrap();
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     producer.send(Message::new("t", "x").tag("a")).await.unwrap();
     let mut all = client.consumer("g").subscribe("t", "a || b").from_first().stream().await.unwrap();
     let held = timeout(LIMIT, all.next()).await.unwrap().unwrap().unwrap();
@@ -93,7 +93,7 @@ async fn a_consumer_tells_what_it_does_and_how_far_it_is() {
 async fn a_message_is_consumed_at_once_when_a_tool_wants_it() {
     let (broker, client) = start().await;
     let address = broker.address().unwrap().to_string();
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let receipt = producer.send(Message::new("t", "x")).await.unwrap();
     let (tell, mut seen) = mpsc::unbounded_channel();
     let panics = Arc::new(AtomicBool::new(false));
@@ -131,7 +131,7 @@ async fn a_reset_moves_a_running_consumer() {
     let by_clients = |settings: &mut troupemq::BrokerConfig| settings.use_server_side_reset_offset = false;
     let (broker, client) = start_with(by_clients).await;
     client.create_topic("t", 1).await.unwrap();
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     for n in 0..3 {
         producer.send(Message::new("t", n.to_string())).await.unwrap();
     }
@@ -179,7 +179,7 @@ async fn a_reset_waits_for_no_commit_and_none_overtakes_another() {
     let client = builder.connect().await.expect("the name server listens");
     client.create_topic("t", 1).await.expect("the broker serves");
     let near = behind.broker.client();
-    let producer = near.producer("p").start().await.expect("the broker serves");
+    let producer = near.producer("p").send_timeout(LIMIT).start().await.expect("the broker serves");
     producer.send(Message::new("t", "x")).await.expect("the broker serves");
     let (tell, mut seen) = mpsc::unbounded_channel();
     let listening = client.consumer("g").subscribe("t", "*").from_first().listen(move |message| {
@@ -201,7 +201,7 @@ async fn a_reset_waits_for_no_commit_and_none_overtakes_another() {
 #[tokio::test]
 async fn a_message_for_later_is_recalled_by_its_handle() {
     let (broker, client) = start_with(|settings| settings.recall_message_enable = true).await;
-    let producer = client.producer("p").start().await.unwrap();
+    let producer = client.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let mut all = client.consumer("g").subscribe("later", "*").from_first().stream().await.unwrap();
     let later = |body: String, after| Message::new("later", body).deliver_after(Duration::from_secs(after));
     // On a slow machine one or the other comes before it is recalled.

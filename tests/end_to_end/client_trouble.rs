@@ -445,7 +445,7 @@ async fn no_more_messages_are_out_than_their_bound() {
     let broker = Broker::builder().temporary().start().await.unwrap();
     let client = broker.client();
     client.create_topic("many", 1).await.unwrap();
-    let producer = broker.producer("p").start().await.unwrap();
+    let producer = broker.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let batch: Vec<_> = (0..500).map(|n| Message::new("many", format!("{n}"))).collect();
     for _ in 0..4 {
         producer.send_batch(&batch).await.unwrap();
@@ -474,7 +474,7 @@ async fn a_message_that_is_kept_stops_the_pulls_a_bounded_span_behind_it() {
     let broker = Broker::builder().temporary().start().await.unwrap();
     let client = broker.client();
     client.create_topic("many", 1).await.unwrap();
-    let producer = broker.producer("p").start().await.unwrap();
+    let producer = broker.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let batch: Vec<_> = (0..500).map(|n| Message::new("many", format!("{n}"))).collect();
     for _ in 0..6 {
         producer.send_batch(&batch).await.unwrap();

@@ -40,7 +40,7 @@ async fn next(deliveries: &mut Deliveries) -> String {
 }
 
 async fn send_and_receive(broker: &Broker) -> Result<(), ClientError> {
-    let producer = broker.producer("writer").start().await?;
+    let producer = broker.producer("writer").send_timeout(LIMIT).start().await?;
     let receipt = producer.send(Message::new("orders", "hello").tag("new").key("42")).await?;
     assert_eq!((receipt.queue.topic.as_str(), receipt.queue_offset), ("orders", 0));
     let consumer = broker.consumer("reader").subscribe("orders", "new || paid").from_first();
@@ -68,7 +68,7 @@ fn a_connection_outlives_the_runtime_that_opened_it() {
     let (stays, opens, comes_later) = (one_thread(), one_thread(), one_thread());
     let broker = stays.block_on(start());
     let producer = opens.block_on(async {
-        let producer = broker.producer("p").start().await.expect("the broker serves");
+        let producer = broker.producer("p").send_timeout(LIMIT).start().await.expect("the broker serves");
         send_many(producer).await
     });
     drop(opens);
@@ -84,7 +84,7 @@ async fn what_is_set_of_a_store_holds_in_whichever_order_it_is_said() {
         Broker::builder().temporary().store_settings(small),
     ] {
         let broker = builder.start().await.expect("the broker starts");
-        let producer = broker.producer("p").start().await.expect("the broker serves");
+        let producer = broker.producer("p").send_timeout(LIMIT).start().await.expect("the broker serves");
         producer.send(Message::new("t", "x")).await.expect("the broker serves");
         let segment = broker.store_dir().join("commitlog").join("00000000000000000000");
         assert_eq!(std::fs::metadata(segment).expect("it is there").len(), 4 << 20);
@@ -105,7 +105,7 @@ async fn what_a_consumer_or_producer_could_not_keep_is_refused_at_once() {
     let long = "g".repeat(256);
     let error = broker.consumer(&long).subscribe("t", "*").stream().await.expect_err("no group");
     assert!(error.to_string().ends_with("it has 256 characters, at most 255 are allowed"), "{error}");
-    let error = broker.producer("a group").start().await.expect_err("no group");
+    let error = broker.producer("a group").send_timeout(LIMIT).start().await.expect_err("no group");
     assert!(error.to_string().starts_with("group \"a group\" is illegal: ' ' is not allowed"), "{error}");
     broker.shutdown().await.expect("a clean end");
 }
@@ -166,8 +166,8 @@ async fn a_broker_without_a_port_has_no_address_and_one_with_a_port_serves_every
     let name_server = open.name_server_address().unwrap().to_string();
     let client = Client::builder().name_servers(&name_server).connect().await.unwrap();
     client.create_topic("shared", 2).await.unwrap();
-    let far = client.producer("far").start().await.unwrap();
-    let near = open.producer("near").start().await.unwrap();
+    let far = client.producer("far").send_timeout(LIMIT).start().await.unwrap();
+    let near = open.producer("near").send_timeout(LIMIT).start().await.unwrap();
     let mut all = open.consumer("all").subscribe("shared", "*").from_first().stream().await.unwrap();
     far.send(Message::new("shared", "from afar")).await.unwrap();
     assert_eq!(next(&mut all).await, "from afar");
@@ -182,7 +182,7 @@ async fn what_was_sent_and_how_far_it_was_read_outlives_a_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let start = || Broker::builder().store_dir(folder.path()).flush(FlushMode::Sync).start();
     let broker = start().await.unwrap();
-    let producer = broker.producer("p").start().await.unwrap();
+    let producer = broker.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let batch: Vec<_> = (0..3).map(|n| Message::new("kept", n.to_string())).collect();
     producer.send_batch(&batch).await.unwrap();
     let mut kept = broker.consumer("g").subscribe("kept", "*").from_first().stream().await.unwrap();
@@ -204,7 +204,7 @@ async fn what_was_sent_and_how_far_it_was_read_outlives_a_shutdown() {
 #[tokio::test]
 async fn the_last_handle_stops_the_broker_and_its_temporary_folder_goes() {
     let broker = start().await;
-    let producer = broker.producer("p").start().await.unwrap();
+    let producer = broker.producer("p").send_timeout(LIMIT).start().await.unwrap();
     producer.send(Message::new("t", "x")).await.unwrap();
     let folder = broker.store_dir().to_owned();
     assert!(folder.try_exists().unwrap());
@@ -234,7 +234,7 @@ async fn a_broker_that_cannot_start_says_why() {
 #[tokio::test]
 async fn the_cast_is_reachable_by_typed_addresses() {
     let broker = start().await;
-    let producer = broker.producer("p").start().await.unwrap();
+    let producer = broker.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let receipt = producer.send(Message::new("t", "x")).await.unwrap();
     let topics = broker.topics::<AllTopics>().send(AllTopics).await.unwrap();
     assert!(topics.table().topic_config_table.contains_key("t"));

@@ -47,7 +47,7 @@ async fn a_message_whose_function_panics_comes_again() {
         }
     });
     let listener = listener.await.unwrap();
-    let producer = broker.producer("p").start().await.unwrap();
+    let producer = broker.producer("p").send_timeout(LIMIT).start().await.unwrap();
     producer.send(Message::new("t", "x")).await.unwrap();
     assert_eq!(next(&mut seen).await, ("x".to_owned(), 1));
     listener.shutdown().await;
@@ -81,7 +81,7 @@ async fn a_broker_that_is_silent_about_what_it_is_to_take_back_holds_up_no_other
             async move { told.map_or(Outcome::Again, |()| outcome) }
         });
         let listener = listening.await.expect("the consumer starts");
-        let producer = client.producer("p").start().await.expect("the broker serves");
+        let producer = client.producer("p").send_timeout(LIMIT).start().await.expect("the broker serves");
         producer.send_to(&queues[0], Message::new("t", "bad")).await.expect("the broker serves");
         assert_eq!(next(&mut seen).await, "bad");
         next(&mut lost).await;
@@ -111,7 +111,7 @@ async fn nothing_is_sent_back_because_a_listener_is_dropped() {
         let behind = behind.await;
         let client = behind.client().await;
         client.create_topic("t", 4).await.expect("the broker serves");
-        let producer = client.producer("p").start().await.expect("the broker serves");
+        let producer = client.producer("p").send_timeout(LIMIT).start().await.expect("the broker serves");
         // So many that a member which is told of them too early hears it before the last of them is dropped.
         let batch: Vec<_> = (0..500).map(|_| Message::new("t", "x")).collect();
         for _ in 0..4 {
@@ -151,7 +151,7 @@ async fn nothing_is_sent_back_because_a_listener_is_dropped() {
 #[tokio::test]
 async fn in_order_a_message_that_fails_holds_up_those_behind_it() {
     let broker = start().await;
-    let producer = broker.producer("p").start().await.unwrap();
+    let producer = broker.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let batch: Vec<_> = (0..4).map(|n| Message::new("steps", n.to_string())).collect();
     producer.send_batch(&batch).await.unwrap();
     let (tell, mut seen) = mpsc::unbounded_channel();
@@ -198,7 +198,7 @@ async fn of_two_members_in_order_each_queue_has_one_reader() {
         });
         listeners.push(listening.await.unwrap());
     }
-    let producer = far.producer("p").start().await.unwrap();
+    let producer = far.producer("p").send_timeout(LIMIT).start().await.unwrap();
     let mut next_offsets = [0_i64; 4];
     let mut readers = BTreeSet::new();
     // Until both have their share: messages go on meanwhile, and none is lost or out of order.
@@ -224,7 +224,7 @@ async fn in_order_a_queue_is_not_given_away_while_its_function_runs() {
     let name_server = open.name_server_address().unwrap().to_string();
     let far = Client::builder().name_servers(&name_server).connect().await.unwrap();
     open.client().create_topic("held", 2).await.unwrap();
-    let producer = open.producer("p").start().await.unwrap();
+    let producer = open.producer("p").send_timeout(LIMIT).start().await.unwrap();
     for queue in open.client().writable_queues("held").await.unwrap() {
         producer.send_batch(&[Message::new("held", "x"), Message::new("held", "y")]).await.unwrap();
         producer.send_to(&queue, Message::new("held", "z")).await.unwrap();
@@ -326,7 +326,7 @@ async fn a_transaction_is_seen_when_it_is_committed_by_whoever() {
         settings.transaction_check_max = 1000;
     };
     let broker = Broker::builder().temporary().settings(quick).start().await.unwrap();
-    let unasked = broker.producer("other").start().await.unwrap();
+    let unasked = broker.producer("other").send_timeout(LIMIT).start().await.unwrap();
     let error = unasked.begin(Message::new("t", "x")).await.unwrap_err();
     assert!(error.to_string().contains("checker"), "{error}");
 

@@ -105,7 +105,8 @@ fn what_the_log_says_stands_above_the_bar() {
     let mut daemon = Daemon::start(&store);
     let lines = folder.path().join("lines");
     std::fs::write(&lines, format!("{}\n", "x".repeat(3000)).repeat(50)).expect("writable");
-    bash(&format!("\"$TROUPEMQ\" produce {} -t t < {}", daemon.flag(), lines.display()));
+    let produced = bash(&format!("\"$TROUPEMQ\" produce {} -t t < {}", daemon.flag(), lines.display()));
+    assert_eq!(produced.code, Some(0), "{}", produced.stderr);
     assert!(daemon.terminate().success());
     let settings = format!("--config {}", store.with_extension("conf").display());
     let shown =
