@@ -163,6 +163,7 @@ impl Peer {
                 Ok(0) => return false,
                 Ok(read) => buffer.extend_from_slice(&chunk[..read]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return false,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("neither an answer nor the end came: {error}"),
             }
         }
