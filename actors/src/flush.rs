@@ -187,8 +187,8 @@ impl FlushThread {
     /// Has the disk take all that is written. A failure has ended the node when this is over.
     pub async fn flush(&self) {
         let (done, is_done) = oneshot::channel();
+        // A thread that is gone takes no order and answers none: it flushes no more.
         let _ = self.0.send(Order::FlushFor(done));
-        // A thread that is gone flushes no more.
         let _ = is_done.await;
     }
 
