@@ -421,6 +421,33 @@ impl Delivery {
         self.settle_by(None, DirectResult::Success).await
     }
 
+    /// Done with all of them, as with each by [`Delivery::ack`]: those of one queue are told together.
+    async fn ack_all(mut deliveries: Vec<Delivery>) -> Result<(), ClientError> {
+        for same in deliveries.chunk_by_mut(|one, next| one.is_beside(next)) {
+            same.iter_mut().for_each(|delivery| delivery.trace_settled(true));
+            let Some(Settle::Lane(lane)) = same.first().and_then(|first| first.settle.as_ref()) else {
+                for delivery in same {
+                    delivery.settle_by(None, DirectResult::Success).await?;
+                }
+                continue;
+            };
+            let bytes = same.iter().map(|delivery| delivery.message.body().len()).sum();
+            let queue_offsets = same.iter().map(|delivery| delivery.message.queue_offset()).collect();
+            let settled = lane.clone().note(Note::AllDone { queue_offsets, bytes }).await;
+            same.iter_mut().for_each(|delivery| drop(delivery.let_go()));
+            settled?;
+        }
+        Ok(())
+    }
+
+    /// Whether both came by the same lane.
+    fn is_beside(&self, other: &Delivery) -> bool {
+        match (&self.settle, &other.settle) {
+            (Some(Settle::Lane(one)), Some(Settle::Lane(next))) => Arc::ptr_eq(one, next),
+            _ => false,
+        }
+    }
+
     /// Sends it back: the broker delivers it again to the group after a while. The level is one of the broker's
     /// delay levels; 0 lets it grow with each time, a negative one puts the message among the dead letters. Of a
     /// broadcast nothing comes again: it is logged and done with. RocketMQ: `RECONSUME_LATER` with

@@ -72,6 +72,8 @@ pub(crate) enum Note {
     Delivered { queue_offsets: Vec<i64>, next_offset: i64 },
     /// A message is done with; `bytes` is the length of its body.
     Done { queue_offset: i64, bytes: usize },
+    /// Several messages are; `bytes` is the length of their bodies together.
+    AllDone { queue_offsets: Vec<i64>, bytes: usize },
     /// A message could not be sent back.
     Kept(Received),
 }

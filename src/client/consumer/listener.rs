@@ -11,12 +11,18 @@
 //! - no function is called for a message of a queue that went to another member;
 //! - with the handle everything ends, and nothing is sent back because of that: who gets the queue gets the message;
 //!   [`Listener::shutdown`] lets what runs come to its end.
+//!
+//! Contents: `row` has one task call several functions that return at once.
+
+mod row;
 
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::sleep;
@@ -25,6 +31,7 @@ use super::{ConsumerBuilder, Deliveries, Delivery};
 use crate::client::error::ClientError;
 use crate::client::message::Received;
 use crate::client::queue::Queue;
+use row::{Pace, ROW_MAX, Row, Said, Waiting};
 
 /// Pause before a message is given to its function again, when messages are consumed in order.
 const SUSPEND: Duration = Duration::from_secs(1);
@@ -60,14 +67,20 @@ struct Calls<F> {
     function: Arc<F>,
     in_order: bool,
     at_most: usize,
+    /// Messages that one task gives to it at most: each thread of the runtime gets its share.
+    row_max: usize,
     tries_max: i32,
 }
 
 /// Messages on their way through functions.
 #[derive(Default)]
 struct Running {
-    tasks: JoinSet<Outcome>,
-    deliveries: HashMap<Id, Delivery>,
+    tasks: JoinSet<Row>,
+    /// What each task has to give to the function, in its order.
+    rows: HashMap<Id, Vec<Delivery>>,
+    /// Messages in them.
+    begun: usize,
+    pace: Pace,
     /// Messages that are being sent back.
     returns: JoinSet<Returned>,
     /// Messages that could begin, and wait for a place; in order, one of a queue at most.
@@ -98,10 +111,12 @@ impl ConsumerBuilder {
         F: Fn(Received) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Outcome> + Send + 'static,
     {
+        let threads = Handle::current().metrics().num_workers();
         let calls = Calls {
             function: Arc::new(function),
             in_order: self.settings.in_order,
             at_most: self.concurrency,
+            row_max: self.concurrency.div_ceil(threads.max(1)).min(ROW_MAX),
             tries_max: self.tries_max,
         };
         let deliveries = self.stream().await?;
@@ -192,32 +207,83 @@ where
 
     /// Calls as many functions as there are places.
     fn call_ready(&self, running: &mut Running) {
-        while running.at_work() < self.at_most
-            && let Some(delivery) = running.ready.pop_front()
-        {
+        while let Some(row) = self.next_row(running) {
+            let mut messages: Vec<_> = row.iter().map(|delivery| delivery.message().clone()).collect();
+            let function = self.function.clone();
+            // Called there, so that a panic of it is one of its task.
+            let task = match messages.pop() {
+                Some(message) if messages.is_empty() => {
+                    running.tasks.spawn(async move { row::give_one(&*function, message).await })
+                }
+                last => running.tasks.spawn(async move {
+                    messages.extend(last);
+                    let mut messages = Some(messages);
+                    poll_fn(|context| {
+                        Poll::Ready(row::give(&*function, messages.take().unwrap_or_default(), context))
+                    })
+                    .await
+                }),
+            };
+            running.begin(task.id(), row);
+        }
+    }
+
+    /// The next messages that one task is to give to the function, if there is a place for them.
+    fn next_row(&self, running: &mut Running) -> Option<Vec<Delivery>> {
+        let places = self.at_most.saturating_sub(running.at_work());
+        let mut row = Vec::new();
+        while row.len() < places.min(self.row_max).min(running.pace.messages()) {
+            let Some(delivery) = running.ready.pop_front() else { break };
             if delivery.is_current() {
-                let (function, message) = (self.function.clone(), delivery.message().clone());
-                // Called there, so that a panic of it is one of its task.
-                let task = running.tasks.spawn(async move { function(message).await });
-                running.deliveries.insert(task.id(), delivery);
+                row.push(delivery);
             } else {
                 let queue = delivery.message().queue().clone();
                 delivery.forget();
                 running.next_of(&queue);
             }
         }
+        (!row.is_empty()).then_some(row)
     }
 
-    /// Does what a function said.
-    async fn settle(&self, running: &mut Running, ended: Result<(Id, Outcome), JoinError>) {
-        let (id, outcome) = match ended {
-            Ok(said) => said,
+    /// Does what the functions of a row said.
+    async fn settle(&self, running: &mut Running, ended: Result<(Id, Row), JoinError>) {
+        let (id, row) = match ended {
+            Ok((id, row)) => (id, Some(row)),
             Err(error) => {
                 tracing::warn!(%error, "the listener's function panicked, its message comes again");
-                (error.id(), Outcome::Again)
+                (error.id(), None)
             }
         };
-        let Some(mut delivery) = running.deliveries.remove(&id) else { return };
+        let mut deliveries = running.end(id).into_iter();
+        let Some(row) = row else {
+            for delivery in deliveries {
+                self.settle_one(running, delivery, Outcome::Again).await;
+            }
+            return;
+        };
+        running.pace.ended(&row, deliveries.len());
+        let begun: Vec<_> = deliveries.by_ref().take(row.said.len()).collect();
+        // What the task did not come to is first in its turn again.
+        deliveries.rev().for_each(|delivery| running.ready.push_front(delivery));
+        let mut done = Vec::with_capacity(begun.len());
+        for (delivery, said) in begun.into_iter().zip(row.said) {
+            match said {
+                Said::Outcome(Outcome::Done) if !self.in_order => done.push(delivery),
+                Said::Outcome(outcome) => self.settle_one(running, delivery, outcome).await,
+                Said::Panicked(words) => {
+                    tracing::warn!(words, "the listener's function panicked, its message comes again");
+                    self.settle_one(running, delivery, Outcome::Again).await;
+                }
+                Said::Waits(waiting) => running.go_on(delivery, waiting),
+            }
+        }
+        if let Err(error) = Delivery::ack_all(done).await {
+            tracing::warn!(%error, "messages not settled, they come again");
+        }
+    }
+
+    /// Does what a function said of its message.
+    async fn settle_one(&self, running: &mut Running, mut delivery: Delivery, outcome: Outcome) {
         if self.in_order && outcome == Outcome::Again && delivery.is_current() {
             delivery.tries += 1;
             if delivery.tries <= self.tries_max {
@@ -273,7 +339,26 @@ where
 impl Running {
     /// Places that are taken.
     fn at_work(&self) -> usize {
-        self.tasks.len() + self.returns.len()
+        self.begun + self.returns.len()
+    }
+
+    /// A task has begun to give messages to their function.
+    fn begin(&mut self, task: Id, row: Vec<Delivery>) {
+        self.begun += row.len();
+        self.rows.insert(task, row);
+    }
+
+    /// The messages of a task that ended.
+    fn end(&mut self, task: Id) -> Vec<Delivery> {
+        let row = self.rows.remove(&task).unwrap_or_default();
+        self.begun -= row.len();
+        row
+    }
+
+    /// A function that waits goes on by itself.
+    fn go_on(&mut self, delivery: Delivery, waiting: Waiting) {
+        let task = self.tasks.spawn(async move { Row::of_one(waiting.await) });
+        self.begin(task.id(), vec![delivery]);
     }
 
     /// Sends a message back, beside all else.
@@ -327,8 +412,9 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use bytes::BytesMut;
-    use tokio::sync::mpsc;
+    use tokio::sync::{Notify, mpsc};
     use troupemq_codec::message::{NewRecord, fill_holes};
+    use troupemq_codec::request::DirectResult;
 
     use super::super::Settle;
     use super::*;
@@ -347,7 +433,7 @@ mod tests {
         }
     }
 
-    fn message(queue_offset: i64) -> Received {
+    pub(super) fn message(queue_offset: i64) -> Received {
         let record = NewRecord { topic: "t", body: b"x", ..NewRecord::PLAIN };
         let mut bytes = BytesMut::new();
         record.encode(&mut bytes).expect("a small record");
@@ -380,7 +466,8 @@ mod tests {
                     std::future::pending::<Outcome>().await
                 }
             };
-            let calls = Calls { function: Arc::new(function), in_order, at_most: 1, tries_max: 1 };
+            let calls =
+                Calls { function: Arc::new(function), in_order, at_most: 1, row_max: 1, tries_max: 1 };
             let running = tokio::spawn(calls.run(Deliveries { queue, ended }, stopped));
             begun.recv().await.expect("the first message is at work");
             let (heard, while_open) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -395,5 +482,51 @@ mod tests {
             assert_eq!(watch.heard.load(Ordering::SeqCst), 3, "in order: {in_order}");
             assert_eq!(watch.while_open.load(Ordering::SeqCst), 0, "in order: {in_order}");
         }
+    }
+
+    /// The clock stands still, so that several messages are given by one task as soon as the first returned.
+    #[tokio::test(start_paused = true)]
+    async fn a_message_settles_as_its_function_says_whoever_is_in_its_row() {
+        let (stream, queue) = mpsc::channel(64);
+        let (end, ended) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let mut settled = Vec::new();
+        for queue_offset in 0..40 {
+            let (settle, result) = oneshot::channel();
+            let delivery = Delivery::new(message(queue_offset), Settle::Tool(settle));
+            stream.send(Ok(delivery)).await.expect("there is room");
+            settled.push(result);
+        }
+        let last = Arc::new(Notify::new());
+        let function = last.clone();
+        let function = move |message: Received| {
+            let last = function.clone();
+            async move {
+                match message.queue_offset() {
+                    // Waits for one that comes later.
+                    10 => last.notified().await,
+                    12 => panic!("this one alone"),
+                    13 => return Outcome::Again,
+                    39 => last.notify_one(),
+                    _ => {}
+                }
+                Outcome::Done
+            }
+        };
+        let calls = Calls {
+            function: Arc::new(function),
+            in_order: false,
+            at_most: 20,
+            row_max: ROW_MAX,
+            tries_max: 1,
+        };
+        let running = tokio::spawn(calls.run(Deliveries { queue, ended }, stopped));
+        for (queue_offset, result) in settled.into_iter().enumerate() {
+            let wanted =
+                if [12, 13].contains(&queue_offset) { DirectResult::Later } else { DirectResult::Success };
+            assert_eq!(result.await.expect("it is settled"), wanted, "message {queue_offset}");
+        }
+        drop((stop, stream, end));
+        running.await.expect("it ends");
     }
 }

@@ -59,6 +59,11 @@ impl Assigned {
                     messages += 1;
                     room += bytes;
                 }
+                Note::AllDone { queue_offsets, bytes } => {
+                    queue_offsets.iter().for_each(|queue_offset| self.progress.settled(*queue_offset));
+                    messages += queue_offsets.len();
+                    room += bytes;
+                }
                 Note::Kept(message) => self.kept.push_back(message),
             }
         }
