@@ -7,14 +7,15 @@
 //! - nothing is allocated per message: frames are read where they lie, records are encoded where they leave;
 //! - a send is answered once, in the order of the batch; a one-way send never.
 //!
-//! Contents: `asked` is a send as it came, `check` says what is allowed, `place` finds topic and queue, `ids` makes
-//! unique ids, `bench` gathers a batch, `inner_batch` makes one record of many messages, `count` counts them, `reply`
-//! writes the answers, `noted` is what is known of those that wait, `slow` tells of those that took long; `own` is for
-//! what the broker stores itself.
+//! Contents: `asked` is a send as it came, `check` says what is allowed, `cleaned` leaves out what is not stored,
+//! `place` finds topic and queue, `ids` makes unique ids, `bench` gathers a batch, `inner_batch` makes one record of
+//! many messages, `count` counts them, `reply` writes the answers, `noted` is what is known of those that wait, `slow`
+//! tells of those that took long; `own` is for what the broker stores itself.
 
 pub mod asked;
 pub mod bench;
 pub mod check;
+mod cleaned;
 mod count;
 pub mod ids;
 mod inner_batch;

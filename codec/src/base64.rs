@@ -9,38 +9,72 @@ use crate::error::CodecError;
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+/// Two letters for every twelve bits: half as many look-ups as letters.
+type Pairs = [[u8; 2]; 4096];
+
+static STANDARD_PAIRS: Pairs = pairs_of(STANDARD);
+static URL_SAFE_PAIRS: Pairs = pairs_of(URL_SAFE);
+
 /// Writes with the usual alphabet.
 pub fn encode(bytes: &[u8]) -> String {
-    encode_with(bytes, STANDARD)
+    encode_with(bytes, &STANDARD_PAIRS)
 }
 
 /// Writes with `-` and `_` in place of `+` and `/`.
 pub fn encode_url_safe(bytes: &[u8]) -> String {
-    encode_with(bytes, URL_SAFE)
+    encode_with(bytes, &URL_SAFE_PAIRS)
 }
 
-fn encode_with(bytes: &[u8], alphabet: &[u8; 64]) -> String {
-    let letter = |index: u32| {
-        let index = usize::try_from(index & 0x3f).unwrap_or_default();
-        alphabet.get(index).copied().unwrap_or_default()
+/// Appends the same letters to `out`.
+pub(crate) fn append_url_safe(bytes: &[u8], out: &mut Vec<u8>) {
+    append_with(bytes, &URL_SAFE_PAIRS, out);
+}
+
+fn encode_with(bytes: &[u8], pairs: &Pairs) -> String {
+    let mut out = Vec::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
+    append_with(bytes, pairs, &mut out);
+    String::from_utf8(out).expect("both alphabets are ASCII")
+}
+
+fn append_with(bytes: &[u8], pairs: &Pairs, out: &mut Vec<u8>) {
+    let pair = |bits: usize| pairs.get(bits & 0xfff).copied().unwrap_or_default();
+    let letters = |[first, second, third]: [u8; 3]| {
+        let bits = (usize::from(first) << 16) | (usize::from(second) << 8) | usize::from(third);
+        let ([one, two], [three, four]) = (pair(bits >> 12), pair(bits));
+        [one, two, three, four]
     };
-    let letters = |bits: u32| [18, 12, 6, 0].map(|shift| letter(bits >> shift));
     let (groups, rest) = bytes.as_chunks::<3>();
-    let mut out = vec![0; groups.len().saturating_mul(4)];
-    for ([first, second, third], place) in groups.iter().zip(out.as_chunks_mut::<4>().0) {
-        *place = letters(u32::from_be_bytes([0, *first, *second, *third]));
+    let start = out.len();
+    out.resize(start.saturating_add(groups.len().saturating_mul(4)), 0);
+    let places = out.get_mut(start..).unwrap_or_default().as_chunks_mut::<4>().0;
+    for (group, place) in groups.iter().zip(places) {
+        *place = letters(*group);
     }
     let padded = match *rest {
-        [first] => Some(([0, first, 0, 0], 2)),
-        [first, second] => Some(([0, first, second, 0], 1)),
+        [first] => Some(([first, 0, 0], 2)),
+        [first, second] => Some(([first, second, 0], 1)),
         _ => None,
     };
     if let Some((group, missing)) = padded {
-        let mut last = letters(u32::from_be_bytes(group));
+        let mut last = letters(group);
         last.iter_mut().rev().take(missing).for_each(|letter| *letter = b'=');
         out.extend_from_slice(&last);
     }
-    String::from_utf8(out).expect("both alphabets are ASCII")
+}
+
+#[expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "worked out when it is compiled: an index that is wrong does not compile"
+)]
+const fn pairs_of(alphabet: &[u8; 64]) -> Pairs {
+    let mut pairs = [[0; 2]; 4096];
+    let mut at = 0;
+    while at < pairs.len() {
+        pairs[at] = [alphabet[at / 64], alphabet[at % 64]];
+        at += 1;
+    }
+    pairs
 }
 
 /// Reads either alphabet.

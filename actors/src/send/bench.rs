@@ -9,13 +9,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use troupemq_codec::filter::tags::tags_code_of;
-use troupemq_codec::message::properties::{
-    DELAY, INNER_MULTI_QUEUE_OFFSET, POP_CK, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS,
-    TRANSIENT_PREFIX, UNIQ_KEY, put_property,
-};
-use troupemq_codec::message::{NewRecord, Properties, PropertiesView, batch, sys_flag};
+use troupemq_codec::message::properties::{UNIQ_KEY, put_property};
+use troupemq_codec::message::receipt_handle::RecallHandles;
+use troupemq_codec::message::{NewRecord, PropertiesView, batch, sys_flag};
 use troupemq_codec::order::Answers;
 use troupemq_codec::request::SendView;
 use troupemq_codec::topic::TopicFilterType;
@@ -32,15 +30,15 @@ use crate::held::hold;
 use crate::net::Refusal;
 use crate::net::wire::Wire;
 use crate::rebalance::IsOrderly;
-use crate::retry::next::NO_LEVEL_OF_SENT;
 use crate::send::asked::{AnswerTo, Asked};
 use crate::send::check::{Marks, check_keys, check_order, check_room, check_sizes, check_zeros, illegal};
+use crate::send::cleaned::cleaned;
 use crate::send::count::{self, messages_in};
 use crate::send::inner_batch;
 use crate::send::light;
 use crate::send::noted::{Encoded, Noted, place_within};
 use crate::send::place::{Place, Places, gives_up};
-use crate::send::reply;
+use crate::send::reply::{self, Finished};
 use crate::send::slow::Stages;
 use crate::timer::recall;
 use crate::topic::names::{RETRY_PREFIX, dead_letter_topic};
@@ -58,9 +56,6 @@ const SPARE_SMALL_MAX: usize = 512;
 const SMALL_BYTES: usize = 16 << 10;
 /// Topic names longer than this cannot be sent to in batches.
 const BATCH_TOPIC_MAX: usize = 127;
-
-/// Properties that name a delivery time; a delay level wins over them.
-const TIMES: [&str; 3] = [TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS];
 
 /// Spare benches of one arbiter.
 #[derive(Debug, Default)]
@@ -86,8 +81,10 @@ pub struct Bench {
     now_ms: Option<i64>,
     /// The settings that hold for the batch: one look for all its sends.
     config: Option<Arc<BrokerConfig>>,
-    /// By which the send at hand can be recalled, if it is a timer.
-    recall: Option<Box<str>>,
+    /// By which its timers can be recalled.
+    handles: RecallHandles,
+    /// The one for the send at hand, if it is a timer.
+    recall: Option<Range<usize>>,
 }
 
 /// One send of the batch.
@@ -105,8 +102,8 @@ pub(super) struct Placed {
     pub(super) records: Range<usize>,
     /// Its unique id.
     pub(super) uniq_key: UniqKey,
-    /// By which it can be recalled, if it is a timer.
-    pub(super) recall: Option<Box<str>>,
+    /// By which of the bench's handles it can be recalled, if it is a timer.
+    pub(super) recall: Option<Range<usize>>,
 }
 
 /// Why a send is not in the batch.
@@ -287,10 +284,11 @@ impl Bench {
         count::count(cast, &self.slots, (&self.batch, stored), nanos / 1_000_000);
         cast.stats.refused(messages_in(&self.batch.records[stored..]));
         self.noted.tell(cast, wire, (&self.batch, stored));
+        let finished = Finished { batch: &self.batch, outcome, handles: &self.handles };
         wire.write(|out| {
             for slot in &self.slots {
                 if let AnswerTo::Frame { opaque, form, is_oneway: false } = slot.to {
-                    reply::done(cast, out.tail(), (opaque, form), &slot.place, (&self.batch, outcome));
+                    reply::done(cast, out.tail(), (opaque, form), &slot.place, finished);
                 }
             }
         });
@@ -298,7 +296,7 @@ impl Bench {
             let mut sent = Vec::with_capacity(self.slots.len());
             for Slot { to, place } in self.slots.drain(..) {
                 if let AnswerTo::Here(waiter) = to {
-                    sent.push((waiter, reply::sent(cast, place, (&self.batch, outcome))));
+                    sent.push((waiter, reply::sent(cast, place, finished)));
                 }
             }
             replies.give(Answers::Sends(sent));
@@ -311,6 +309,7 @@ impl Bench {
         self.queues.clear();
         self.slots.clear();
         self.noted.clear();
+        self.handles.clear();
         self.waits_for_disk = false;
         self.now_ms = None;
         self.config = None;
@@ -522,7 +521,7 @@ impl Bench {
     ) {
         let Target { cast, place, queue, .. } = *target;
         if let Some(recall_ms) = detour.recall_ms() {
-            self.recall = recall::handle(cast, &place.name, (recall_ms, id.0));
+            self.recall = recall::handle(cast, &mut self.handles, &place.name, (recall_ms, id.0));
         }
         let encoded = Encoded {
             record: self.batch.records.len() - 1,
@@ -559,30 +558,6 @@ fn refuse(cast: &BrokerCast, wire: &Rc<Wire>, to: AnswerTo, refusal: &Refusal) {
         // Who does not wait any more was cancelled or has timed out.
         AnswerTo::Here(waiter) => drop(waiter.send(Ok(reply::refusal(refusal)))),
     }
-}
-
-/// The properties of a message without those that must not be stored; none if it has no such. A dead letter says
-/// that it waits for nothing.
-fn cleaned(marks: &Marks<'_>, text: &[u8], is_dead: bool) -> Option<Properties> {
-    let view = PropertiesView(text);
-    let transient: Vec<&str> = match marks.has_transient {
-        true => view.iter().map(|(name, _)| name).filter(|name| name.starts_with(TRANSIENT_PREFIX)).collect(),
-        false => Vec::new(),
-    };
-    let dies = is_dead && marks.level != Some(NO_LEVEL_OF_SENT);
-    if !marks.needs_cleaning() && transient.is_empty() && !light::is_numbered(marks.light, text) && !dies {
-        return None;
-    }
-    let mut properties = Properties::parse(Bytes::copy_from_slice(text));
-    let with_level: &[&str] = if marks.has_level() { &TIMES } else { &[] };
-    let with_queues: &[&str] = if marks.light.is_some() { &[INNER_MULTI_QUEUE_OFFSET] } else { &[] };
-    for name in [POP_CK].iter().chain(with_level).chain(with_queues).chain(&transient) {
-        properties.remove(name);
-    }
-    if dies {
-        properties.set(DELAY, NO_LEVEL_OF_SENT);
-    }
-    Some(properties)
 }
 
 /// Refuses while the broker does not take sends yet, or any more.

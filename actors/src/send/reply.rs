@@ -7,6 +7,7 @@
 
 use bytes::BytesMut;
 use troupemq_codec::command::Head;
+use troupemq_codec::message::receipt_handle::RecallHandles;
 use troupemq_codec::request::{SendReply, StoredAt, StoredUsually};
 use troupemq_codec::sent::Stored;
 use troupemq_codec::{HeaderForm, ResponseCode, Sent};
@@ -47,8 +48,26 @@ fn with_ids<T>(cast: &BrokerCast, records: &[PendingRecord], tell: impl FnOnce(&
     tell(&ids)
 }
 
+/// A batch that is done.
+#[derive(Clone, Copy)]
+pub(super) struct Finished<'a> {
+    pub(super) batch: &'a AppendBatch,
+    pub(super) outcome: &'a Outcome,
+    /// The handles of its timers.
+    pub(super) handles: &'a RecallHandles,
+}
+
+impl<'a> Finished<'a> {
+    /// The handle of a send, if it has one.
+    fn handle_of(&self, place: &Placed) -> Option<&'a [u8]> {
+        place.recall.clone().map(|at| self.handles.get(at))
+    }
+}
+
 /// The answer to one send of a batch that is done, for somebody in this process.
-pub(super) fn sent(cast: &BrokerCast, place: Placed, (batch, outcome): (&AppendBatch, &Outcome)) -> Sent {
+pub(super) fn sent(cast: &BrokerCast, place: Placed, finished: Finished<'_>) -> Sent {
+    let Finished { batch, outcome, .. } = finished;
+    let handle = finished.handle_of(&place).map(text_of);
     let code = match code(&place, outcome) {
         Ok(code) => code,
         Err(why) => return refusal(why),
@@ -61,7 +80,7 @@ pub(super) fn sent(cast: &BrokerCast, place: Placed, (batch, outcome): (&AppendB
             message_id: with_ids(cast, records, str::to_owned),
             queue_id: place.queue_id,
             queue_offset: first.queue_offset,
-            recall_handle: place.recall.map(String::from),
+            recall_handle: handle.map(str::to_owned),
             region: cast.trace_on.then(|| cast.region.clone()),
         },
     )
@@ -78,8 +97,10 @@ pub(super) fn done(
     out: &mut BytesMut,
     to: (i32, HeaderForm),
     place: &Placed,
-    (batch, outcome): (&AppendBatch, &Outcome),
+    finished: Finished<'_>,
 ) {
+    let Finished { batch, outcome, .. } = finished;
+    let handle = finished.handle_of(place);
     let code = match code(place, outcome) {
         Ok(code) => code,
         Err(why) => return refused(cast, out, to, why),
@@ -95,7 +116,7 @@ pub(super) fn done(
             queue_id: place.queue_id,
             queue_offset: one.queue_offset,
             unique_id: &batch.bytes_of(one)[range.clone()],
-            recall_handle: place.recall.as_deref(),
+            recall_handle: handle,
         };
         if cast.stored_replies.encode(opaque, &stored, out) {
             return;
@@ -117,12 +138,17 @@ pub(super) fn done(
             queue_offset: first.queue_offset,
             transaction_id,
             batch_unique_id,
-            recall_handle: place.recall.as_deref(),
+            recall_handle: handle.map(text_of),
         };
         let head = Head::answer(code, opaque, form);
         let (region, trace_on) = (&cast.region, cast.trace_on);
         SendReply { head, region, trace_on, stored: Some(stored) }.encode(out);
     });
+}
+
+/// A handle as text.
+fn text_of(handle: &[u8]) -> &str {
+    std::str::from_utf8(handle).expect("handles are written in ASCII")
 }
 
 /// Writes why a send is refused.

@@ -5,13 +5,15 @@
 //! - a recall is a timer itself, due in the slot of the one it cancels: both meet there, whatever happens meanwhile;
 //! - what was recalled in time is never delivered; whether it had been sent at all is not asked.
 
+use std::ops::Range;
+
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::NewRecord;
 use troupemq_codec::message::properties::{
     BORN_TIMESTAMP, MSG_REGION, PRODUCER_GROUP, TAGS, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, UNIQ_KEY,
     is_storable, put_property,
 };
-use troupemq_codec::message::receipt_handle::RecallHandle;
+use troupemq_codec::message::receipt_handle::{RecallHandle, RecallHandles};
 use troupemq_codec::request::{RecallMessage, RecallMessageHeader, RecallMessageReplyHeader};
 use troupemq_codec::{Command, Request, ResponseCode, Text};
 
@@ -26,9 +28,14 @@ use crate::topic::names::RETRY_PREFIX;
 /// Tag of a cancellation.
 const RECALL_TAG: &str = "_RECALL_TAG_";
 
-/// The handle of a timer: a time that its slot holds, and its unique id; a retry has none.
-pub fn handle(cast: &BrokerCast, topic: &str, due: (i64, &str)) -> Option<Box<str>> {
-    (!topic.starts_with(RETRY_PREFIX)).then(|| RecallHandle::text(topic, &cast.broker_name, due).into())
+/// Writes the handle of a timer: of a time that its slot holds, and its unique id; tells where. A retry has none.
+pub fn handle(
+    cast: &BrokerCast,
+    handles: &mut RecallHandles,
+    topic: &str,
+    due: (i64, &str),
+) -> Option<Range<usize>> {
+    (!topic.starts_with(RETRY_PREFIX)).then(|| handles.push(topic, &cast.broker_name, due))
 }
 
 /// The pieces of what names a timer in a cancellation.

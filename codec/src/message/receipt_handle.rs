@@ -11,6 +11,7 @@
 //! RocketMQ's names for it: `ExtraInfoUtil`, `RecallMessageHandle`.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::base64;
 use crate::command::digits_of;
@@ -174,6 +175,63 @@ impl fmt::Display for RecallHandle {
     }
 }
 
+/// The texts of recall handles, one behind the other. What those of one topic and one time begin with is encoded once.
+#[derive(Debug, Default)]
+pub struct RecallHandles {
+    letters: Vec<u8>,
+    topic: String,
+    broker_name: String,
+    deliver_ms: i64,
+    /// What a handle of these begins with, without the last bytes of it that make no four letters.
+    front: Vec<u8>,
+    /// Those bytes, and in front of the unique id at hand.
+    rest: Vec<u8>,
+    /// How many those are.
+    rest_bytes: usize,
+}
+
+impl RecallHandles {
+    /// Appends the text of a handle, as [`RecallHandle::text`] makes it; tells where it stands.
+    pub fn push(
+        &mut self,
+        topic: &str,
+        broker_name: &str,
+        (deliver_ms, unique_id): (i64, &str),
+    ) -> Range<usize> {
+        if self.deliver_ms != deliver_ms || self.topic != topic || self.broker_name != broker_name {
+            self.begin(topic, broker_name, deliver_ms);
+        }
+        let start = self.letters.len();
+        self.letters.extend_from_slice(&self.front);
+        self.rest.truncate(self.rest_bytes);
+        self.rest.extend_from_slice(unique_id.as_bytes());
+        base64::append_url_safe(&self.rest, &mut self.letters);
+        start..self.letters.len()
+    }
+
+    /// The letters of a handle, by its place: ASCII that needs no escape anywhere.
+    pub fn get(&self, place: Range<usize>) -> &[u8] {
+        self.letters.get(place).unwrap_or_default()
+    }
+
+    /// Forgets all handles.
+    pub fn clear(&mut self) {
+        self.letters.clear();
+    }
+
+    fn begin(&mut self, topic: &str, broker_name: &str, deliver_ms: i64) {
+        topic.clone_into(&mut self.topic);
+        broker_name.clone_into(&mut self.broker_name);
+        self.deliver_ms = deliver_ms;
+        let plain = format!("v1 {topic} {broker_name} {deliver_ms} ");
+        let (groups, rest) = plain.as_bytes().as_chunks::<3>();
+        self.front.clear();
+        base64::append_url_safe(groups.as_flattened(), &mut self.front);
+        self.rest = rest.to_vec();
+        self.rest_bytes = rest.len();
+    }
+}
+
 fn number<N: std::str::FromStr>(text: &str) -> Result<N, CodecError> {
     text.parse().map_err(|_| CodecError::invalid("number in a handle", text))
 }
@@ -225,6 +283,25 @@ mod tests {
         assert_eq!(handle.deliver_ms, 1_795_968_376_001);
         assert_eq!(handle.unique_id, "7F00000143D54E0E2F2A93A6A2000000");
         assert_eq!(handle.to_string(), text);
+    }
+
+    #[test]
+    fn handles_that_are_written_together_are_those_that_are_written_one_by_one() {
+        let mut handles = RecallHandles::default();
+        let mut wanted = Vec::new();
+        for topic in ["T", "To", "Top", "%RETRY%g", "Top"] {
+            for (broker_name, deliver_ms) in [("b", 1_795_968_376_001), ("b", 1), ("b2", 1), ("b2", 1)] {
+                for id in ["7F00000143D54E0E2F2A93A6A2000000", "x", "", "主题", "ab"] {
+                    let place = handles.push(topic, broker_name, (deliver_ms, id));
+                    wanted.push((place, RecallHandle::text(topic, broker_name, (deliver_ms, id))));
+                }
+            }
+        }
+        for (place, text) in wanted {
+            assert_eq!(handles.get(place), text.as_bytes());
+        }
+        handles.clear();
+        assert_eq!(handles.push("Top", "b2", (1, "ab")).start, 0);
     }
 
     #[test]

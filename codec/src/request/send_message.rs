@@ -325,7 +325,7 @@ pub struct StoredUsually<'a> {
     /// The unique id.
     pub unique_id: &'a [u8],
     /// By which it can be recalled, if it is a timer.
-    pub recall_handle: Option<&'a str>,
+    pub recall_handle: Option<&'a [u8]>,
 }
 
 impl SendReply<'_> {
@@ -380,7 +380,7 @@ impl StoredReplies {
     /// Appends the frame of the answer to the request with this `opaque`, as [`SendReply::encode`] would. False if
     /// the unique id, or the handle, must be escaped: then nothing was written.
     pub fn encode(&self, opaque: i32, stored: &StoredUsually<'_>, out: &mut BytesMut) -> bool {
-        let handle = stored.recall_handle.map(str::as_bytes);
+        let handle = stored.recall_handle;
         if !is_plain(stored.unique_id) || !handle.is_none_or(is_plain) {
             return false;
         }
@@ -546,7 +546,7 @@ mod tests {
             ("a \"b\"", false, i32::MIN, None),
             ("DefaultRegion", true, 0, Some("djEgVCBiIDEgdQ==")),
         ] {
-            let usual = StoredUsually { recall_handle, ..usual };
+            let usual = StoredUsually { recall_handle: recall_handle.map(str::as_bytes), ..usual };
             let plain = StoredAt { recall_handle, ..plain };
             let (mut made, mut encoded) = (BytesMut::new(), BytesMut::new());
             assert!(StoredReplies::new(region, trace_on).encode(opaque, &usual, &mut made));
@@ -557,7 +557,7 @@ mod tests {
         let mut out = BytesMut::new();
         let rare = StoredUsually { unique_id: b"a\"b", ..usual };
         assert!(!StoredReplies::new("r", true).encode(1, &rare, &mut out) && out.is_empty());
-        let rare = StoredUsually { recall_handle: Some("\""), ..usual };
+        let rare = StoredUsually { recall_handle: Some(b"\""), ..usual };
         assert!(!StoredReplies::new("r", true).encode(1, &rare, &mut out) && out.is_empty());
     }
 
