@@ -8,8 +8,9 @@
 //!   holds up no other;
 //! - what [`Before`] knows as delivered is passed over.
 //!
-//! Contents: `before` what was delivered before the start.
+//! Contents: `aim` where they go, `before` what was delivered before the start.
 
+mod aim;
 mod before;
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
     KEYS, PROPERTIES_MAX_BYTES, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_ROLL_TIMES, UNIQ_KEY,
 };
-use troupemq_codec::message::{NewRecord, Properties, RecordView};
+use troupemq_codec::message::{MovedRecord, Properties, RecordView, StoredRecord};
 use troupemq_store::Unit;
 use troupemq_store::timer::TIMER_TOPIC;
 
@@ -25,7 +26,9 @@ use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::read_ahead::Records;
 use crate::send::{Own, set_if_room, store};
+use before::Delivery;
 
+pub use aim::{Aim, Aimed};
 pub use before::Before;
 
 /// Bytes of one batch, more only for a single message.
@@ -42,6 +45,8 @@ const PAUSE_MAX_MS: i64 = 60_000;
 pub struct Leaving {
     /// Where it waited.
     pub unit: Unit,
+    /// Where it goes, if that is known.
+    pub aim: Aim,
     /// Property text to store behind its own.
     pub more: Bytes,
     /// Whether it goes round once more instead of to its topic.
@@ -51,7 +56,7 @@ pub struct Leaving {
 impl Leaving {
     /// One that leaves a delay level.
     pub fn level(unit: Unit) -> Leaving {
-        Leaving { unit, more: Bytes::new(), rolls: false }
+        Leaving { unit, aim: Aim::default(), more: Bytes::new(), rolls: false }
     }
 }
 
@@ -101,14 +106,14 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
     let mut known = Vec::new();
     let mut topics = Topics { cast, found: "" };
     for (at, (record, leaving)) in records.iter().zip(leaving).take(taken).enumerate() {
-        let Some(message) = record.and_then(|record| Delayed::read(&mut topics, record, leaving)) else {
+        let Some(message) = record.and_then(|record| Delayed::of(&mut topics, record, leaving)) else {
             if record.is_none() && !leaving.unit.is_hole() && !records.is_unreadable(at) {
                 let log_offset = leaving.unit.log_offset;
                 tracing::warn!(log_offset, "a delayed message is no longer in the log");
             }
             continue;
         };
-        if let Some(delivery) = before.take(&message.view, (message.topic, message.queue_id), message.rolls) {
+        if let Some(delivery) = message.delivered(before) {
             known.push((at, delivery));
             continue;
         }
@@ -116,7 +121,7 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
         messages.push(message);
     }
     let pieces: Vec<[&[u8]; 2]> = messages.iter().map(Delayed::pieces).collect();
-    let own: Vec<Own<'_>> = messages
+    let own: Vec<Own<'_, MovedRecord<'_>>> = messages
         .iter()
         .zip(&pieces)
         .map(|(message, pieces)| Own {
@@ -150,11 +155,19 @@ struct Topics<'a> {
 }
 
 impl<'a> Topics<'a> {
+    /// The topic of this name, if it is there.
+    fn named(&mut self, name: &'a [u8]) -> Option<&'a str> {
+        if name == self.found.as_bytes() {
+            return Some(self.found);
+        }
+        std::str::from_utf8(name).ok().filter(|topic| self.has(topic))
+    }
+
     fn has(&mut self, topic: &'a str) -> bool {
         if topic == self.found {
             return true;
         }
-        let is_there = self.cast.directory.topic(topic).is_some();
+        let is_there = topic != HALF_TOPIC && self.cast.directory.topic(topic).is_some();
         if is_there {
             self.found = topic;
         }
@@ -164,7 +177,7 @@ impl<'a> Topics<'a> {
 
 /// A message that leaves its delay.
 struct Delayed<'a> {
-    view: RecordView<'a>,
+    stored: StoredRecord<'a>,
     topic: &'a str,
     queue_id: i32,
     tags_code: i64,
@@ -178,65 +191,77 @@ struct Delayed<'a> {
 
 impl<'a> Delayed<'a> {
     /// The message of a record; none if it has no target any more.
-    fn read(topics: &mut Topics<'a>, bytes: &'a [u8], leaving: &'a Leaving) -> Option<Delayed<'a>> {
-        let view = RecordView::parse(bytes).ok()?;
+    fn of(topics: &mut Topics<'a>, bytes: &'a [u8], leaving: &'a Leaving) -> Option<Delayed<'a>> {
+        let stored = StoredRecord::take(bytes).ok()?;
+        if !leaving.rolls
+            && let Some(aimed) = leaving.aim.within(stored.properties())
+            && let Some(topic) = topics.named(aimed.topic)
+        {
+            let (Aimed { queue_id, tags_code, keys, .. }, more) = (aimed, &leaving.more[..]);
+            return Some(Delayed { stored, topic, queue_id, tags_code, keys, more, again: None, rolls: 0 });
+        }
+        Delayed::read(topics, stored, leaving)
+    }
+
+    /// The same as its properties say.
+    fn read(topics: &mut Topics<'a>, stored: StoredRecord<'a>, leaving: &'a Leaving) -> Option<Delayed<'a>> {
+        let log_offset = leaving.unit.log_offset;
         let [topic, queue_id, tags, rolls, uniq_key, keys] =
-            view.properties().pick([REAL_TOPIC, REAL_QUEUE_ID, TAGS, TIMER_ROLL_TIMES, UNIQ_KEY, KEYS]);
+            stored.properties().pick([REAL_TOPIC, REAL_QUEUE_ID, TAGS, TIMER_ROLL_TIMES, UNIQ_KEY, KEYS]);
         let queue_id = queue_id.and_then(|id| id.parse().ok()).filter(|id: &i32| *id >= 0);
         let (Some(topic), Some(queue_id)) = (topic, queue_id) else {
-            tracing::warn!(log_offset = view.log_offset(), "a delayed message says not where it goes");
+            tracing::warn!(log_offset, "a delayed message says not where it goes");
             return None;
         };
-        if topic == HALF_TOPIC || !topics.has(topic) {
-            tracing::warn!(topic, log_offset = view.log_offset(), "a delayed message has no topic any more");
+        if !topics.has(topic) {
+            tracing::warn!(topic, log_offset, "a delayed message has no topic any more");
             return None;
         }
         let (again, rolls) = match leaving.rolls {
-            true => counted_up(&view, rolls.and_then(|times| times.parse().ok()).unwrap_or(0)),
+            true => counted_up(&stored, rolls.and_then(|times| times.parse().ok()).unwrap_or(0)),
             false => (None, 0),
         };
         let more = &leaving.more[..];
         let (tags_code, keys) = (tags_code_of(tags), [uniq_key, keys]);
-        Some(Delayed { view, topic, queue_id, tags_code, keys, more, again, rolls })
+        Some(Delayed { stored, topic, queue_id, tags_code, keys, more, again, rolls })
+    }
+
+    /// Its delivery before the start, if one is known.
+    fn delivered(&self, before: &mut Before) -> Option<Delivery> {
+        if before.is_empty() {
+            return None;
+        }
+        let record = RecordView::parse(self.stored.bytes()).ok()?;
+        before.take(&record, (self.topic, self.queue_id), self.rolls)
     }
 
     /// The texts of its properties.
     fn pieces(&self) -> [&[u8]; 2] {
         let own = match &self.again {
             Some(again) => &again.encoded()[..],
-            None => self.view.properties().as_bytes(),
+            None => self.stored.properties().as_bytes(),
         };
         // A message that was accepted must not be lost to what the broker wants to tell about it.
         let fits = own.len() + 1 + self.more.len() <= PROPERTIES_MAX_BYTES;
         [own, if fits { self.more } else { &[] }]
     }
 
-    fn record<'p>(&self, properties: &'p [&'p [u8]]) -> NewRecord<'p>
+    fn record<'p>(&self, properties: &'p [&'p [u8]]) -> MovedRecord<'p>
     where
         'a: 'p,
     {
-        let rolls = self.again.is_some();
-        NewRecord {
-            topic: if rolls { TIMER_TOPIC } else { self.topic },
-            queue_id: if rolls { 0 } else { self.queue_id },
-            flag: self.view.flag(),
-            sys_flag: self.view.sys_flag(),
-            born_timestamp_ms: self.view.born_timestamp_ms(),
-            born_host: self.view.born_host(),
-            store_host: self.view.store_host(),
-            reconsume_times: self.view.reconsume_times(),
-            prepared_log_offset: self.view.prepared_log_offset(),
-            body: self.view.body(),
-            body_crc: Some(self.view.body_crc().cast_unsigned()),
-            properties,
-        }
+        let (topic, queue_id) = match self.again {
+            Some(_) => (TIMER_TOPIC, 0),
+            None => (self.topic, self.queue_id),
+        };
+        MovedRecord { stored: self.stored, topic, queue_id, properties }
     }
 }
 
 /// The properties of a message that goes round once more after so many times, and how many times they tell then: the
 /// number stays where there is no room for a longer one.
-fn counted_up(view: &RecordView<'_>, times: i64) -> (Option<Properties>, i64) {
-    let mut properties = Properties::parse(Bytes::copy_from_slice(view.properties().as_bytes()));
+fn counted_up(stored: &StoredRecord<'_>, times: i64) -> (Option<Properties>, i64) {
+    let mut properties = Properties::parse(Bytes::copy_from_slice(stored.properties().as_bytes()));
     let next = times.saturating_add(1);
     let is_told = set_if_room(&mut properties, TIMER_ROLL_TIMES, &next.to_string());
     (Some(properties), if is_told { next } else { times })
@@ -245,6 +270,7 @@ fn counted_up(view: &RecordView<'_>, times: i64) -> (Option<Properties>, i64) {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
+    use troupemq_codec::message::NewRecord;
 
     use super::*;
 
@@ -254,9 +280,9 @@ mod tests {
             let record = NewRecord { body: b"x", properties: &[text.as_bytes()], ..NewRecord::PLAIN };
             let mut bytes = BytesMut::new();
             record.encode(&mut bytes).expect("it is stored so");
-            let view = RecordView::parse(&bytes).expect("a whole record");
-            let times = view.properties().get(TIMER_ROLL_TIMES).map_or(0, |times| times.parse().unwrap());
-            let (again, told) = counted_up(&view, times);
+            let stored = StoredRecord::take(&bytes).expect("a whole record");
+            let times = stored.properties().get(TIMER_ROLL_TIMES).map_or(0, |times| times.parse().unwrap());
+            let (again, told) = counted_up(&stored, times);
             let again = again.expect("it goes round");
             let properties = &[&again.encoded()[..]];
             let record = NewRecord { properties, ..record };

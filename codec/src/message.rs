@@ -4,8 +4,8 @@
 //! - what the broker does with a message reads and writes the stored form in place; [`Message`] is for clients;
 //! - a decoded message shares the bytes it was read from: no body is copied unless it was compressed.
 //!
-//! Contents: [`record`] reads, [`new_record`] writes, [`properties`], [`sys_flag`], [`message_id`], [`batch`],
-//! [`compression`], [`receipt_handle`], [`record_crc`].
+//! Contents: [`record`] reads, [`new_record`] writes, [`moved`] stores once more, [`properties`], [`sys_flag`],
+//! [`message_id`], [`batch`], [`compression`], [`receipt_handle`], [`record_crc`].
 
 use std::net::SocketAddr;
 
@@ -18,6 +18,7 @@ use crate::text::Text;
 pub mod batch;
 pub mod compression;
 pub mod message_id;
+pub mod moved;
 pub mod new_record;
 pub mod properties;
 pub mod receipt_handle;
@@ -27,6 +28,7 @@ pub mod sys_flag;
 
 pub use compression::Compression;
 pub use message_id::{OffsetId, UniqueId};
+pub use moved::{MovedRecord, StoredRecord};
 pub use new_record::{NewRecord, fill_holes};
 pub use properties::{Properties, PropertiesView};
 pub use receipt_handle::{RecallHandle, ReceiptHandle, RetryMark};

@@ -92,6 +92,11 @@ impl Before {
         self.deliveries.entry(hash).or_default().push(record.log_offset().cast_unsigned());
     }
 
+    /// Whether nothing is known, or nothing any more.
+    pub fn is_empty(&self) -> bool {
+        self.deliveries.is_empty()
+    }
+
     /// Takes a delivery of the message that waits in `record` for a queue, if one is known; `rolls` is how often it
     /// will have gone round, 0 when it goes to its queue.
     pub fn take(
@@ -100,7 +105,7 @@ impl Before {
         (topic, queue_id): (&str, i32),
         rolls: i64,
     ) -> Option<Delivery> {
-        if self.deliveries.is_empty() {
+        if self.is_empty() {
             return None;
         }
         let hash = self.hash(record, (topic, queue_id), rolls);

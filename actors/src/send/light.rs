@@ -20,6 +20,7 @@ use crate::config::BrokerConfig;
 use crate::directory::QueueView;
 use crate::net::Refusal;
 use crate::send::check::illegal;
+use crate::send::own::OwnRecord;
 use crate::topic::names;
 
 /// Refuses names that no light queue can have.
@@ -71,14 +72,14 @@ pub(super) fn queues_unless_waiting(
 }
 
 /// The same for a message of the broker's own, as its pieces of properties say.
-pub(super) fn queues_of(cast: &BrokerCast, record: &NewRecord<'_>) -> Vec<Arc<QueueView>> {
+pub(super) fn queues_of(cast: &BrokerCast, record: &impl OwnRecord) -> Vec<Arc<QueueView>> {
     if !cast.store_config.load().dispatches_to_light_queues() {
         return Vec::new();
     }
-    let named =
-        record.properties.iter().rev().find_map(|text| PropertiesView(text).get(INNER_MULTI_DISPATCH));
-    let opened = queues(cast, record.topic, named).inspect_err(|refusal| {
-        tracing::warn!(topic = record.topic, remark = refusal.remark, "stored without its light queues");
+    let (topic, pieces) = (record.topic(), record.properties());
+    let named = pieces.iter().rev().find_map(|text| PropertiesView(text).get(INNER_MULTI_DISPATCH));
+    let opened = queues(cast, topic, named).inspect_err(|refusal| {
+        tracing::warn!(topic, remark = refusal.remark, "stored without its light queues");
     });
     let fits =
         |queues: &Vec<_>| record.properties_len() + text_max_bytes(queues.len()) <= PROPERTIES_MAX_BYTES;

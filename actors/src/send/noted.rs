@@ -10,6 +10,7 @@ use troupemq_codec::message::properties::REAL_TOPIC;
 use troupemq_store::AppendBatch;
 
 use crate::cast::BrokerCast;
+use crate::delayed::Aim;
 use crate::detour::{Detour, HALF_TOPIC};
 use crate::net::wire::Wire;
 use crate::send::check::Marks;
@@ -44,6 +45,20 @@ impl Encoded<'_> {
     fn place_of(&self, part: &str) -> Range<usize> {
         place_within(part, self.properties.0, self.properties.1)
     }
+
+    /// Where in the record the topic stands that it goes to in the end.
+    fn topic_at(&self) -> Range<usize> {
+        let start = self.detour_at + REAL_TOPIC.len() + 1;
+        start..start + self.target.0.len()
+    }
+
+    /// Where it goes, for who has its properties.
+    fn aim(&self, marks: &Marks<'_>, tags_code: i64) -> Aim {
+        let start = self.properties.1;
+        let within = |place: Range<usize>| place.start - start..place.end - start;
+        let keys = [Some(self.id.1.clone()), marks.keys.map(|keys| self.place_of(keys))];
+        Aim::at(within(self.topic_at()), self.target.1, tags_code, keys.map(|key| key.map(within)))
+    }
 }
 
 impl Noted {
@@ -57,7 +72,8 @@ impl Noted {
         if detour.topic == HALF_TOPIC {
             self.halves.push((encoded.record, known_of_half(marks, detour, encoded)));
         } else if let (Some(slot_ms), Some(due)) = (detour.slot_ms, marks.due()) {
-            let draft = marker.draft(slot_ms, (encoded.target.0, encoded.id.0), due);
+            let names = (encoded.target.0, encoded.id.0);
+            let draft = marker.draft(slot_ms, names, due, encoded.aim(marks, detour.tags_code));
             self.timers.push((encoded.record, draft));
         }
     }
@@ -94,12 +110,10 @@ fn known_of_half(marks: &Marks<'_>, detour: &Detour, encoded: &Encoded<'_>) -> O
     if marks.asks_more_of_its_end() {
         return None;
     }
-    let (topic, queue_id) = encoded.target;
-    let topic_at = encoded.detour_at + REAL_TOPIC.len() + 1;
     let goes = Goes {
-        topic_at: topic_at..topic_at + topic.len(),
+        topic_at: encoded.topic_at(),
         keys_at: [Some(encoded.id.1.clone()), marks.keys.map(|keys| encoded.place_of(keys))],
-        queue_id,
+        queue_id: encoded.target.1,
         tags_code: detour.tags_code,
         detour: None,
     };
@@ -194,11 +208,15 @@ mod tests {
         for text in [
             "TIMER_DELIVER_MS\u{1}1795000003456\u{2}UNIQ_KEY\u{1}U\u{2}",
             "TIMER_DELAY_MS\u{1}3100\u{2}TIMER_DELIVER_MS\u{1}5\u{2}",
+            "KEYS\u{1}a b\u{2}UNIQ_KEY\u{1}U\u{2}TAGS\u{1}T\u{2}TIMER_DELAY_MS\u{1}3100\u{2}KEYS\u{1}c",
+            "UNIQ_KEY\u{1} \u{2}KEYS\u{1}\u{2}TIMER_DELAY_MS\u{1}3100",
             "REAL_TOPIC\u{1}Other\u{2}TIMER_DELAY_SEC\u{1}3\u{2}TIMER_DELAY_MS\u{1}7",
         ] {
             let (noted, bytes, marker) = noted(text);
             let (_, draft) = noted.timers[0];
-            assert_eq!(Some(draft.mark(NOW_MS, QUEUE_OFFSET)), marker.mark(&bytes), "{text}");
+            let told = draft.mark(NOW_MS, QUEUE_OFFSET);
+            assert_eq!(Some(told), marker.mark(&bytes), "{text}");
+            assert_ne!(told.aim, Aim::default(), "{text}");
         }
         for more in ["TIMER_ROLL_TIMES\u{1}1", "TIMER_DEL_UNIQKEY\u{1}Topic+U"] {
             let (noted, ..) = noted(&format!("TIMER_DELAY_MS\u{1}3100\u{2}{more}"));

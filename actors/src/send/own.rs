@@ -8,9 +8,10 @@
 
 use std::sync::Arc;
 
-use troupemq_codec::ResponseCode;
+use bytes::BytesMut;
 use troupemq_codec::message::properties::PROPERTIES_MAX_BYTES;
-use troupemq_codec::message::{NewRecord, Properties, sys_flag};
+use troupemq_codec::message::{MovedRecord, NewRecord, Properties, sys_flag};
+use troupemq_codec::{CodecError, ResponseCode};
 use troupemq_store::{AppendBatch, ConsumeQueue, StoreError};
 
 use crate::cast::BrokerCast;
@@ -26,14 +27,73 @@ const FOUND_AGAIN: usize = 8;
 
 /// A message of the broker's own.
 #[derive(Debug, Clone, Copy)]
-pub struct Own<'a> {
+pub struct Own<'a, R = NewRecord<'a>> {
     /// The record. Its topic must exist; its properties are stored as they are.
-    pub record: NewRecord<'a>,
+    pub record: R,
     /// What its consume-queue unit carries: the hash of the tags, or the time of delivery of a delayed one.
     pub tags_code: i64,
     /// The unique key and the keys that its properties say, where they were read anyway; none if they were not.
     pub keys: Option<[Option<&'a str>; 2]>,
 }
+
+/// What the broker stores: a record that is new, or one that is stored once more.
+pub trait OwnRecord {
+    /// Its topic.
+    fn topic(&self) -> &str;
+    /// The queue within the topic.
+    fn queue_id(&self) -> i32;
+    /// The bits of [`sys_flag`].
+    fn sys_flag(&self) -> i32;
+    /// Pieces of property text.
+    fn properties(&self) -> &[&[u8]];
+    /// Bytes of the stored property text.
+    fn properties_len(&self) -> usize;
+    /// Bytes of the encoded record.
+    fn encoded_len(&self) -> usize;
+    /// Appends it to `out`.
+    ///
+    /// # Errors
+    /// What the format cannot carry.
+    fn encode(&self, out: &mut BytesMut) -> Result<(), CodecError>;
+}
+
+/// What both kinds of records have by the same names.
+macro_rules! own_record {
+    ($kind:ident, $sys_flag:expr) => {
+        impl OwnRecord for $kind<'_> {
+            fn topic(&self) -> &str {
+                self.topic
+            }
+
+            fn queue_id(&self) -> i32 {
+                self.queue_id
+            }
+
+            fn sys_flag(&self) -> i32 {
+                $sys_flag(self)
+            }
+
+            fn properties(&self) -> &[&[u8]] {
+                self.properties
+            }
+
+            fn properties_len(&self) -> usize {
+                $kind::properties_len(self)
+            }
+
+            fn encoded_len(&self) -> usize {
+                $kind::encoded_len(self)
+            }
+
+            fn encode(&self, out: &mut BytesMut) -> Result<(), CodecError> {
+                $kind::encode(self, out)
+            }
+        }
+    };
+}
+
+own_record!(NewRecord, |record: &NewRecord<'_>| record.sys_flag);
+own_record!(MovedRecord, |record: &MovedRecord<'_>| record.stored.sys_flag());
 
 /// Where a message of the broker's own was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +110,10 @@ pub struct StoredOwn {
 
 /// Stores messages of the broker's own and answers where they are, once they are visible and, in sync mode,
 /// on the disk. When only the first of them could be stored, the answer is shorter than what was wanted.
-pub async fn store(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<Vec<StoredOwn>, Refusal> {
+pub async fn store<R: OwnRecord>(
+    cast: &BrokerCast,
+    messages: &[Own<'_, R>],
+) -> Result<Vec<StoredOwn>, Refusal> {
     if messages.is_empty() {
         return Ok(Vec::new());
     }
@@ -79,7 +142,10 @@ pub async fn store(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<Vec<Stored
     Ok(stored.collect())
 }
 
-fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<Arc<QueueView>>), Refusal> {
+fn encode<R: OwnRecord>(
+    cast: &BrokerCast,
+    messages: &[Own<'_, R>],
+) -> Result<(AppendBatch, Vec<Arc<QueueView>>), Refusal> {
     let mut batch = AppendBatch::default();
     batch.bytes.reserve(messages.iter().map(|message| message.record.encoded_len()).sum());
     batch.records.reserve(messages.len());
@@ -97,13 +163,13 @@ fn encode(cast: &BrokerCast, messages: &[Own<'_>]) -> Result<(AppendBatch, Vec<A
             Ok(queue) => queue,
             Err(refusal) if batch.records.is_empty() => return Err(refusal),
             Err(refusal) => {
-                let (topic, remark) = (message.record.topic, refusal.remark);
+                let (topic, remark) = (message.record.topic(), refusal.remark);
                 tracing::warn!(topic, remark, "only the messages in front of one are stored");
                 batch.bytes.truncate(start);
                 break;
             }
         };
-        let advance = u16::from(sys_flag::is_visible(message.record.sys_flag));
+        let advance = u16::from(sys_flag::is_visible(message.record.sys_flag()));
         batch.push(start, &units, advance, message.tags_code);
         if let Some([unique_key, keys]) = message.keys {
             batch.tell_keys_of_last(unique_key, keys);
@@ -145,30 +211,27 @@ type FoundQueue = (Arc<ConsumeQueue>, Option<Arc<QueueView>>);
 struct Found<'a>(Vec<(&'a str, i32, FoundQueue)>);
 
 impl<'a> Found<'a> {
-    fn queue_of(&mut self, cast: &BrokerCast, record: &NewRecord<'a>) -> Result<FoundQueue, Refusal> {
-        let is_it = |(topic, queue_id, _): &&(&str, i32, FoundQueue)| {
-            *queue_id == record.queue_id && *topic == record.topic
-        };
+    fn queue_of(&mut self, cast: &BrokerCast, record: &'a impl OwnRecord) -> Result<FoundQueue, Refusal> {
+        let (topic, queue_id) = (record.topic(), record.queue_id());
+        let is_it = |known: &&(&str, i32, FoundQueue)| known.1 == queue_id && known.0 == topic;
         if let Some((.., queue)) = self.0.iter().rev().take(FOUND_AGAIN).find(is_it) {
             return Ok(queue.clone());
         }
-        let queue = queue_of(cast, record)?;
-        self.0.push((record.topic, record.queue_id, queue.clone()));
+        let queue = queue_of(cast, topic, queue_id)?;
+        self.0.push((topic, queue_id, queue.clone()));
         Ok(queue)
     }
 }
 
-/// The queue of a record.
-fn queue_of(cast: &BrokerCast, record: &NewRecord<'_>) -> Result<FoundQueue, Refusal> {
+/// A queue of a topic.
+fn queue_of(cast: &BrokerCast, name: &str, queue_id: i32) -> Result<FoundQueue, Refusal> {
     let failed = |error: StoreError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
-    let topic = cast.topic(record.topic)?;
-    match cast.directory.queue(&topic, record.queue_id, &cast.queues).map_err(failed)? {
+    let topic = cast.topic(name)?;
+    match cast.directory.queue(&topic, queue_id, &cast.queues).map_err(failed)? {
         Some(view) => Ok((view.units.clone(), Some(view))),
-        None if record.queue_id >= 0 => {
-            Ok((cast.queues.open_or_create(record.topic, record.queue_id).map_err(failed)?, None))
-        }
+        None if queue_id >= 0 => Ok((cast.queues.open_or_create(name, queue_id).map_err(failed)?, None)),
         None => {
-            let remark = format!("queue {} of topic[{}] is illegal", record.queue_id, record.topic);
+            let remark = format!("queue {queue_id} of topic[{name}] is illegal");
             Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark))
         }
     }

@@ -209,7 +209,7 @@ fn leaving(due: &[Waiting], now_ms: i64) -> Vec<Leaving> {
         }
         let (log_offset, size) = (waiting.log_offset, waiting.size);
         let unit = Unit { queue_offset: 0, log_offset, size, tags_code: 0, count: 1 };
-        Leaving { unit, more: if rolls { Bytes::new() } else { last.1.clone() }, rolls }
+        Leaving { unit, aim: waiting.aim, more: if rolls { Bytes::new() } else { last.1.clone() }, rolls }
     };
     due.iter().map(leave).collect()
 }

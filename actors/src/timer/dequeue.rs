@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::deliver::READ_MAX;
 use super::enqueue::Mark;
-use crate::delayed::pause_ms;
+use crate::delayed::{Aim, pause_ms};
 
 /// Timers taken at a time.
 pub const TAKEN_MAX: usize = 512;
@@ -34,6 +34,8 @@ pub struct Waiting {
     pub size: u32,
     /// Hashes of its names.
     pub names: [u64; 2],
+    /// Where it goes.
+    pub aim: Aim,
     /// What its record says, if it goes to another slot instead of to its topic.
     pub rolls: Option<Box<Mark>>,
     /// How often its record could not be read.
@@ -231,6 +233,7 @@ impl Waiting {
             log_offset,
             size,
             names: mark.names,
+            aim: mark.aim,
             rolls,
             tries: 0,
         }
@@ -252,6 +255,7 @@ mod tests {
             log_offset,
             size: 100,
             names: [log_offset, log_offset + 500],
+            aim: Aim::default(),
             rolls: None,
             tries: 0,
         }

@@ -9,12 +9,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use troupemq_codec::filter::java_hash;
 use troupemq_codec::message::RecordView;
 use troupemq_codec::message::properties::{
-    REAL_TOPIC, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY, TIMER_DELIVER_MS, TIMER_OUT_MS,
-    TIMER_ROLL_TIMES, UNIQ_KEY,
+    KEYS, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY,
+    TIMER_DELIVER_MS, TIMER_OUT_MS, TIMER_ROLL_TIMES, UNIQ_KEY,
 };
 use troupemq_store::{ConsumeQueue, Unit};
 
 use crate::cast::BrokerCast;
+use crate::delayed::Aim;
 use crate::read_ahead::Records;
 use crate::timer::recall::delete_key;
 
@@ -35,6 +36,8 @@ pub struct Mark {
     pub names: [u64; 2],
     /// Java's hash of its topic.
     pub topic_hash: i32,
+    /// Where it goes.
+    pub aim: Aim,
 }
 
 /// What a message says, but for when and where it is stored.
@@ -45,6 +48,7 @@ pub struct Draft {
     due: Due,
     names: [u64; 2],
     topic_hash: i32,
+    aim: Aim,
 }
 
 /// When a message is due.
@@ -82,31 +86,38 @@ impl Marker {
     /// What a record says; none if it is no timer.
     pub fn mark(&self, bytes: &[u8]) -> Option<Mark> {
         let record = RecordView::parse(bytes).ok()?;
-        let [out, topic, uniq_key, cancels, seconds, ms, deliver, rolls] = record.properties().pick([
-            TIMER_OUT_MS,
-            REAL_TOPIC,
-            UNIQ_KEY,
-            TIMER_DELETE_UNIQUE_KEY,
-            TIMER_DELAY_SEC,
-            TIMER_DELAY_MS,
-            TIMER_DELIVER_MS,
-            TIMER_ROLL_TIMES,
-        ]);
+        let properties = record.properties();
+        let [out, topic, queue_id, tags, uniq_key, keys, cancels, seconds, ms, deliver, rolls] = properties
+            .pick([
+                TIMER_OUT_MS,
+                REAL_TOPIC,
+                REAL_QUEUE_ID,
+                TAGS,
+                UNIQ_KEY,
+                KEYS,
+                TIMER_DELETE_UNIQUE_KEY,
+                TIMER_DELAY_SEC,
+                TIMER_DELAY_MS,
+                TIMER_DELIVER_MS,
+                TIMER_ROLL_TIMES,
+            ]);
         let slot_ms: i64 = out?.parse().ok()?;
         let due = Due::of((seconds, ms, deliver), rolls.is_some());
-        let draft = self.draft(slot_ms, (topic?, uniq_key.unwrap_or_default()), due);
+        let aim = Aim::of(properties, [topic, queue_id, tags, uniq_key, keys]);
+        let draft = self.draft(slot_ms, (topic?, uniq_key.unwrap_or_default()), due, aim);
         let cancels = cancels.map(|name| self.hash(&[name]));
         Some(Mark { cancels, ..draft.mark(record.store_timestamp_ms(), record.queue_offset()) })
     }
 
-    /// What a message for a topic says that has this unique id, waits in this slot and cancels nothing.
-    pub fn draft(&self, slot_ms: i64, (topic, uniq_key): (&str, &str), due: Due) -> Draft {
+    /// What a message for a topic says that has this unique id, waits in this slot, goes there and cancels nothing.
+    pub fn draft(&self, slot_ms: i64, (topic, uniq_key): (&str, &str), due: Due, aim: Aim) -> Draft {
         Draft {
             slot_ms,
             slot_end_ms: slot_ms.saturating_add(self.precision_ms),
             due,
             names: [self.hash(&delete_key(topic, uniq_key)), self.hash(&[uniq_key])],
             topic_hash: java_hash(topic),
+            aim,
         }
     }
 
@@ -155,7 +166,7 @@ impl Due {
 impl Draft {
     /// What it says now that it is stored: then, and at this place in the timer topic.
     pub fn mark(&self, stored_ms: i64, queue_offset: i64) -> Mark {
-        let Draft { slot_ms, slot_end_ms, due, names, topic_hash } = *self;
+        let Draft { slot_ms, slot_end_ms, due, names, topic_hash, aim } = *self;
         let due_ms = match due {
             Due::At(at_ms) => at_ms,
             Due::Behind(delay_ms) => stored_ms.saturating_add(delay_ms),
@@ -163,7 +174,7 @@ impl Draft {
         };
         let first_ms = slot_ms.saturating_add(1);
         let due_ms = due_ms.clamp(first_ms, slot_end_ms.max(first_ms));
-        Mark { slot_ms, due_ms, stored_ms, queue_offset, cancels: None, names, topic_hash }
+        Mark { slot_ms, due_ms, stored_ms, queue_offset, cancels: None, names, topic_hash, aim }
     }
 }
 

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::enqueue::Mark;
+use crate::delayed::Aim;
 
 /// Timers that are known.
 const KNOWN_MAX: usize = 262_144;
@@ -38,6 +39,7 @@ struct Known {
     log_offset: u64,
     due_ms: i64,
     names: [u64; 2],
+    aim: Aim,
 }
 
 impl Near {
@@ -47,7 +49,7 @@ impl Near {
         if is_plain && self.count < KNOWN_MAX && slot_ms < now_ms.saturating_add(AHEAD_MS) {
             let slot = self.slots.entry(slot_ms).or_default();
             slot.slot_ms = slot_ms;
-            slot.marks.push(Known { log_offset, due_ms: mark.due_ms, names: mark.names });
+            slot.marks.push(Known { log_offset, due_ms: mark.due_ms, names: mark.names, aim: mark.aim });
             self.count += 1;
         }
     }
@@ -78,6 +80,7 @@ impl Marks {
             cancels: None,
             names: known.names,
             topic_hash: 0,
+            aim: known.aim,
         })
     }
 }
@@ -95,6 +98,7 @@ mod tests {
             cancels: None,
             names: [0; 2],
             topic_hash: 0,
+            aim: Aim::default(),
         }
     }
 

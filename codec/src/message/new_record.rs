@@ -90,13 +90,7 @@ impl NewRecord<'_> {
 
     /// Bytes of the stored property text.
     pub fn properties_len(&self) -> usize {
-        let mut len = 0_usize;
-        let mut is_open = false;
-        for piece in self.properties.iter().filter(|piece| !piece.is_empty()) {
-            len = len.saturating_add(usize::from(is_open)).saturating_add(piece.len());
-            is_open = piece.last() != Some(&PAIR_END);
-        }
-        len
+        properties_len(self.properties)
     }
 
     /// Appends the record to `out`.
@@ -135,7 +129,7 @@ impl NewRecord<'_> {
         out.put_u8(topic_low);
         out.extend_from_slice(self.topic.as_bytes());
         out.extend_from_slice(&properties_word);
-        self.put_properties(out);
+        put_properties(self.properties, out);
         Ok(())
     }
 
@@ -159,17 +153,6 @@ impl NewRecord<'_> {
         fixed[68..72].copy_from_slice(&u32::from(store.port()).to_be_bytes());
         fixed[72..88].copy_from_slice(tail);
         out.extend_from_slice(&fixed);
-    }
-
-    fn put_properties(&self, out: &mut BytesMut) {
-        let mut is_open = false;
-        for piece in self.properties.iter().filter(|piece| !piece.is_empty()) {
-            if is_open {
-                out.put_u8(PAIR_END);
-            }
-            out.extend_from_slice(piece);
-            is_open = piece.last() != Some(&PAIR_END);
-        }
     }
 
     fn is_v2(&self) -> bool {
@@ -212,18 +195,41 @@ pub(crate) fn put_host(out: &mut impl BufMut, host: SocketAddr) {
     out.put_u32(u32::from(host.port()));
 }
 
+/// Bytes that pieces of property text have when they are stored.
+pub(super) fn properties_len(pieces: &[&[u8]]) -> usize {
+    let mut len = 0_usize;
+    let mut is_open = false;
+    for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+        len = len.saturating_add(usize::from(is_open)).saturating_add(piece.len());
+        is_open = piece.last() != Some(&PAIR_END);
+    }
+    len
+}
+
+/// Appends pieces of property text, each closed that another follows.
+pub(super) fn put_properties(pieces: &[&[u8]], out: &mut BytesMut) {
+    let mut is_open = false;
+    for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+        if is_open {
+            out.put_u8(PAIR_END);
+        }
+        out.extend_from_slice(piece);
+        is_open = piece.last() != Some(&PAIR_END);
+    }
+}
+
 fn extra_host_bytes(host: SocketAddr) -> usize {
     if host.is_ipv6() { 12 } else { 0 }
 }
 
-fn word16(what: &'static str, len: usize) -> Result<[u8; 2], CodecError> {
+pub(super) fn word16(what: &'static str, len: usize) -> Result<[u8; 2], CodecError> {
     match i16::try_from(len) {
         Ok(word) => Ok(word.to_be_bytes()),
         Err(_) => Err(CodecError::TooLong { what, len, max: PROPERTIES_MAX_BYTES }),
     }
 }
 
-fn word32(what: &'static str, len: usize) -> Result<[u8; 4], CodecError> {
+pub(super) fn word32(what: &'static str, len: usize) -> Result<[u8; 4], CodecError> {
     match i32::try_from(len) {
         Ok(word) => Ok(word.to_be_bytes()),
         Err(_) => Err(CodecError::TooLong { what, len, max: 0x7FFF_FFFF }),
