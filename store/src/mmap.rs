@@ -25,6 +25,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 
+use crate::seen::{STRETCH_BYTES, part_of};
+
 /// Bytes of a memory page; advice and residency work in these.
 pub const PAGE_BYTES: usize = 4096;
 
@@ -85,6 +87,13 @@ impl Mapping {
     /// Whether every page of `range` is in memory, so that reading it waits for no disk.
     pub fn is_resident(&self, range: Range<usize>) -> bool {
         is_resident(&self.raw, range)
+    }
+
+    /// Which parts of a stretch are in memory, as far as `range` has them: see [`Seen::known_to`].
+    ///
+    /// [`Seen::known_to`]: crate::seen::Seen::known_to
+    pub(crate) fn resident_parts(&self, range: Range<usize>) -> u32 {
+        resident_parts(&self.raw, range)
     }
 }
 
@@ -222,6 +231,13 @@ impl WordMap {
         is_resident(&self.raw, range)
     }
 
+    /// Which parts of a stretch are in memory, as far as `range` has them: see [`Seen::known_to`].
+    ///
+    /// [`Seen::known_to`]: crate::seen::Seen::known_to
+    pub(crate) fn resident_parts(&self, range: Range<usize>) -> u32 {
+        resident_parts(&self.raw, range)
+    }
+
     /// Whether the system reads more than the page that is needed, in the hope that it is wanted next.
     pub fn read_ahead(&self, more: bool) -> io::Result<()> {
         self.raw.advise(if more { Advice::Normal } else { Advice::Random })
@@ -241,25 +257,42 @@ impl WordMap {
     }
 }
 
+/// Pages that the system is asked about at once.
+const ASK_PAGES_MAX: usize = STRETCH_BYTES / PAGE_BYTES;
+
 /// Whether every page of `range` is in memory. What is outside the map needs none.
 fn is_resident(map: &MmapRaw, range: Range<usize>) -> bool {
-    const PAGES_MAX: usize = 256;
     let Some((mut at, mut len)) = pages(map, range) else { return true };
-    let mut flags = [0_u8; PAGES_MAX];
+    let mut flags = [0; ASK_PAGES_MAX];
     while len > 0 {
-        let step = len.min(PAGES_MAX * PAGE_BYTES);
-        let start = map.as_mut_ptr().wrapping_add(at).cast();
-        // SAFETY: `at..at + step` lies in the map (`pages` clips it), `at` is a multiple of the
-        // page size, and `flags` has one byte for each page of `step`.
-        let answer = unsafe { libc::mincore(start, step, flags.as_mut_ptr()) };
-        let pages = step.div_ceil(PAGE_BYTES);
-        if answer != 0 || flags.iter().take(pages).any(|flag| flag & 1 == 0) {
+        let step = len.min(STRETCH_BYTES);
+        if ask(map, (at, step), &mut flags).is_none_or(|pages| pages.iter().any(|page| page & 1 == 0)) {
             return false;
         }
         at += step;
         len -= step;
     }
     true
+}
+
+/// A bit for each part of the stretch that holds `range`, unless a page that the range has of it is not in memory.
+fn resident_parts(map: &MmapRaw, range: Range<usize>) -> u32 {
+    let Some(pages) = pages(map, range) else { return u32::MAX };
+    let mut flags = [0; ASK_PAGES_MAX];
+    let Some(flags) = ask(map, pages, &mut flags) else { return 0 };
+    let places = (pages.0..).step_by(PAGE_BYTES);
+    let absent = places.zip(flags).filter(|(_, flag)| **flag & 1 == 0);
+    !absent.fold(0, |absent, (at, _)| absent | 1 << part_of(at))
+}
+
+/// What the system says of each of these pages, of a stretch at most: its lowest bit, that it is in memory.
+fn ask<'a>(map: &MmapRaw, (at, len): (usize, usize), flags: &'a mut [u8; ASK_PAGES_MAX]) -> Option<&'a [u8]> {
+    let flags = flags.get_mut(..len.div_ceil(PAGE_BYTES))?;
+    let start = map.as_mut_ptr().wrapping_add(at).cast();
+    // SAFETY: `at..at + len` lies in the map (`pages` clips it), `at` is a multiple of the page size, and `flags` has
+    // one byte for each page of it.
+    let answer = unsafe { libc::mincore(start, len, flags.as_mut_ptr()) };
+    (answer == 0).then_some(flags)
 }
 
 /// The pages that hold `range`, clipped to the map, as start and length in bytes.

@@ -119,7 +119,7 @@ impl Segment {
             return None;
         }
         let of = (at..at.saturating_add(len), self.mapping.published(), self.mapping.len());
-        let known_to = self.seen.known_to(of, now_s, |range| self.mapping.is_resident(range))?;
+        let known_to = self.seen.known_to(of, now_s, |range| self.mapping.resident_parts(range))?;
         Some(self.start + known_to as u64)
     }
 

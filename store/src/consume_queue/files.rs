@@ -120,7 +120,7 @@ impl QueueFile {
         }
         let at = |position: u64| self.at(position.clamp(self.start, self.end()));
         let of = (at(from)..at(to), at(end), map.len());
-        self.seen.known_to(of, now_s, |range| map.is_resident(range)).is_some()
+        self.seen.known_to(of, now_s, |range| map.resident_parts(range)).is_some()
     }
 
     /// Reads the bytes from position `from` of the queue to `to` through the file, after which they are in memory.
