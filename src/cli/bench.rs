@@ -5,9 +5,10 @@
 //!   waiting for a slow broker shows;
 //! - what happens during the warm-up is not counted.
 //!
-//! Contents: `drive` is one connection, `way` what messages go through, `latency` the histogram, `report` what is
-//! printed; `ramp` raises the rate, `usage` is how busy the machine is, `chart` draws.
+//! Contents: `drive` is one connection, `alarm` wakes it, `way` what messages go through, `latency` the histogram,
+//! `report` what is printed; `ramp` raises the rate, `usage` is how busy the machine is, `chart` draws.
 
+mod alarm;
 mod chart;
 mod drive;
 mod latency;

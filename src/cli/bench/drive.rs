@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use troupemq::client::connection::Connection;
 use troupemq::{Client, Queue};
 use troupemq_actors::net::inbound::first_frame;
@@ -29,6 +29,7 @@ use troupemq_codec::request::{
 use troupemq_codec::{Command, HeaderForm, ResponseCode, Text};
 
 use super::super::Failure;
+use super::alarm::{Alarm, wait};
 use super::latency::Latencies;
 use super::way::{GROUP, Way};
 
@@ -36,6 +37,9 @@ use super::way::{GROUP, Way};
 const WRITE_BYTES: usize = 128 << 10;
 /// How long the last answers are waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// Where requests of a connection are due closer to each other, those of a millisecond go out together: to be woken for
+/// each of them would cost what it measures.
+const EXACT_FROM: Duration = Duration::from_micros(100);
 /// The first opaque: all that follow have as many digits.
 const OPAQUE_FIRST: i32 = 1_000_000_000;
 
@@ -266,6 +270,9 @@ impl Driver {
     }
 
     async fn drive(&mut self) -> Result<(), Failure> {
+        let is_exact = self.plan.pace.is_some_and(|pace| pace >= EXACT_FROM);
+        let no_timer = |cause| Failure::Io { what: "cannot make a timer", cause };
+        let mut alarm = is_exact.then(Alarm::new).transpose().map_err(no_timer)?;
         loop {
             let now = Instant::now();
             let is_over = now >= self.plan.end;
@@ -275,7 +282,7 @@ impl Driver {
             if !is_over {
                 self.load(now);
             }
-            if self.go_on(is_over).await? {
+            if self.go_on(is_over, alarm.as_mut()).await? {
                 self.take_answers()?;
                 // What ends transactions is written by itself, as clients do: the next send is another request.
                 poll_fn(|context| Poll::Ready(self.poll_write(context))).await.map_err(broken)?;
@@ -284,14 +291,17 @@ impl Driver {
     }
 
     /// Writes what waits, and reads; true when something was read.
-    async fn go_on(&mut self, is_over: bool) -> Result<bool, Failure> {
+    async fn go_on(&mut self, is_over: bool, alarm: Option<&mut Alarm>) -> Result<bool, Failure> {
         let wake = self.next_wake().filter(|_| !is_over);
         let read = match wake {
             None => self.write_and_read().await,
             Some(wake) => tokio::select! {
                 biased;
                 read = self.write_and_read() => read,
-                () = sleep_until(wake) => return Ok(false),
+                woken = wait(alarm, wake) => {
+                    woken.map_err(|cause| Failure::Io { what: "the timer of the load does not ring", cause })?;
+                    return Ok(false);
+                }
             },
         };
         if read.map_err(broken)? == 0 {
