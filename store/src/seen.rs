@@ -23,8 +23,8 @@ pub(crate) struct Seen(OnceLock<Box<[AtomicU64]>>);
 
 impl Seen {
     /// Where the pages end that are in memory from the start of `range` on, or were a moment ago; none if they do not
-    /// reach to its end. The file is written up to `end` of `len` bytes; `resident` asks the system about a range inside
-    /// one stretch: a bit for each part of the stretch (the first is the lowest) of which all that the range has is in
+    /// reach to its end. The file is written up to `end` of `len` bytes; `resident` asks the system about a range of
+    /// one stretch: a bit for each part of the stretch, the first is the lowest, of which all that the range has is in
     /// memory.
     pub(crate) fn known_to(
         &self,

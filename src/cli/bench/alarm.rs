@@ -1,5 +1,8 @@
-//! Waking at a time to the microsecond: the timers of the runtime count whole milliseconds, and a load's latencies begin
-//! when a request is due.
+//! Waking at a time to the microsecond: the timers of the runtime count whole milliseconds.
+//!
+//! Invariants:
+//! - nobody is woken before the time;
+//! - who stops waiting half way loses nothing, and finds the timer set if it waits for the same time again.
 
 use std::io;
 use std::time::Duration;
@@ -37,7 +40,7 @@ impl Alarm {
         Ok(Alarm { timer: Receiver::from_owned_fd_unchecked(timer)?, set_to: None })
     }
 
-    /// Waits until `when`. One that was dropped half way is the cheaper to wait for again.
+    /// Waits until `when`.
     pub(super) async fn at(&mut self, when: Instant) -> io::Result<()> {
         if self.set_to != Some(when) {
             // A timer that is set to nothing never rings.
