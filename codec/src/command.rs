@@ -32,6 +32,7 @@ use crate::version::OUR_VERSION;
 pub(crate) use escape::{escape, escape_len, escape_to_ascii, is_plain, unescape};
 pub(crate) use head::{DIGITS_MAX, digits_of, fill_lengths, put_json_frame};
 pub use head::{Head, HeadWriter};
+pub(crate) use json::{int_from, long_from};
 pub use mold::Molds;
 pub use view::{CommandView, Value};
 

@@ -19,17 +19,17 @@ use crate::error::CodecError;
 pub const FRAME_MAX_BYTES: usize = 16_777_216;
 
 /// Bytes of the length word.
-pub(crate) const LENGTH_BYTES: usize = 4;
+pub const LENGTH_BYTES: usize = 4;
 
 /// Bytes of the header word.
 pub(crate) const HEADER_WORD_BYTES: usize = 4;
 
-/// Splits the next whole frame off the buffer, without its length word; `None` until all of it is there.
+/// The next whole frame at the front of the bytes, without its length word; `None` until all of it is there.
 ///
 /// # Errors
 /// [`CodecError::TooLong`] or [`CodecError::Invalid`] if the length cannot be one: the stream is lost then.
-pub fn take_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, CodecError> {
-    let Some(word) = buffer.first_chunk::<LENGTH_BYTES>() else {
+pub fn first_frame(bytes: &[u8]) -> Result<Option<&[u8]>, CodecError> {
+    let Some((word, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
     };
     let claimed = i32::from_be_bytes(*word);
@@ -43,9 +43,15 @@ pub fn take_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, CodecError> {
     if len < HEADER_WORD_BYTES {
         return Err(CodecError::Short { what: "frame", need: HEADER_WORD_BYTES, have: len });
     }
-    if buffer.len() < len.saturating_add(LENGTH_BYTES) {
-        return Ok(None);
-    }
+    Ok(rest.get(..len))
+}
+
+/// Splits the next whole frame off the buffer, without its length word; `None` until all of it is there.
+///
+/// # Errors
+/// As [`first_frame`].
+pub fn take_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, CodecError> {
+    let Some(len) = first_frame(buffer)?.map(<[u8]>::len) else { return Ok(None) };
     buffer.advance(LENGTH_BYTES);
     Ok(Some(buffer.split_to(len).freeze()))
 }

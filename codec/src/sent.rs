@@ -3,6 +3,10 @@
 //! Invariants:
 //! - a code that says "stored" carries where; any other carries why not;
 //! - reading one from a frame copies what it keeps: nothing holds the frame.
+//!
+//! Contents: `mold` reads answers that are nearly alike.
+
+mod mold;
 
 use std::borrow::Cow;
 
@@ -11,6 +15,8 @@ use crate::error::CodecError;
 use crate::request::SendMessageReplyHeader;
 use crate::response::ResponseCode;
 use crate::text::Text;
+
+pub use mold::Molds;
 
 /// The answer to a send.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -246,7 +246,7 @@ impl Hub {
 
     /// A new unique id for a message.
     pub(crate) fn new_message_id(&self, now_ms: i64) -> UniqueIdText {
-        self.identity.message_ids(now_ms)()
+        self.identity.message_id(now_ms)
     }
 
     /// A producer of a group began; the last checker that was given answers for the group.

@@ -21,9 +21,8 @@ const DAY_MS: i64 = 86_400_000;
 #[derive(Debug)]
 pub(crate) struct Identity {
     client_id: Text,
-    ip: IpAddr,
-    process_id: u16,
-    hash: u32,
+    /// What ids look like, but for time and counter.
+    id: UniqueIdText,
     counter: AtomicU16,
 }
 
@@ -37,13 +36,10 @@ impl Identity {
             Some(instance) => format!("{ip}@{instance}"),
             None => format!("{ip}@{process_id}#{now}"),
         };
-        Identity {
-            hash: filter::java_hash(&format!("{client_id}#{now}")).cast_unsigned(),
-            client_id: client_id.into(),
-            ip,
-            process_id: u16::try_from(process_id & 0xFFFF).expect("16 bits were masked"),
-            counter: AtomicU16::new(0),
-        }
+        let hash = filter::java_hash(&format!("{client_id}#{now}")).cast_unsigned();
+        let process_id = u16::try_from(process_id & 0xFFFF).expect("16 bits were masked");
+        let id = UniqueId { ip, process_id, hash, month_ms: 0, counter: 0 }.text();
+        Identity { client_id: client_id.into(), id, counter: AtomicU16::new(0) }
     }
 
     /// The client id, by which brokers know the members of groups.
@@ -51,11 +47,17 @@ impl Identity {
         &self.client_id
     }
 
-    /// New unique ids for messages of one moment.
-    pub(crate) fn message_ids(&self, now_ms: i64) -> impl Fn() -> UniqueIdText {
-        let Identity { ip, process_id, hash, .. } = *self;
-        let first = UniqueId { ip, process_id, hash, month_ms: month_ms(now_ms), counter: 0 }.text();
-        move || first.with_counter(self.counter.fetch_add(1, Ordering::Relaxed))
+    /// Takes unique ids for so many messages of one moment: what they look like, and the counter of the first.
+    pub(crate) fn message_ids(&self, now_ms: i64, messages: usize) -> (UniqueIdText, u16) {
+        let [.., high, low] = messages.to_be_bytes();
+        let first = self.counter.fetch_add(u16::from_be_bytes([high, low]), Ordering::Relaxed);
+        (self.id.with_month_ms(month_ms(now_ms)), first)
+    }
+
+    /// A new unique id for a message.
+    pub(crate) fn message_id(&self, now_ms: i64) -> UniqueIdText {
+        let (id, counter) = self.message_ids(now_ms, 1);
+        id.with_counter(counter)
     }
 }
 
@@ -112,8 +114,12 @@ mod tests {
     fn ids_of_one_client_differ() {
         let identity = Identity::new(Some(([127, 0, 0, 1], 9876).into()), None);
         let ids: std::collections::HashSet<String> =
-            (0..1000).map(|now_ms| identity.message_ids(now_ms / 10)().as_str().to_owned()).collect();
+            (0..1000).map(|now_ms| identity.message_id(now_ms / 10).as_str().to_owned()).collect();
         assert_eq!(ids.len(), 1000);
+        let (id, first) = identity.message_ids(99, 3);
+        assert!((0..3).all(|at| !ids.contains(id.with_counter(first + at).as_str())));
+        assert_eq!(identity.message_ids(99, 1 << 16).1, first + 3);
+        assert_eq!(identity.message_ids(99, 1).1, first + 3, "more than counters tell apart go round");
         assert!(identity.client_id().contains('@'));
     }
 }

@@ -8,8 +8,10 @@
 //! - a connection on which requests stay without an answer, and nothing else is heard, ends: the next one may lead to
 //!   a server that lives.
 //!
-//! Contents: `wire` is the task of a connection.
+//! Contents: `wire` is the task of a connection, `answering` waits for answers, by the timers of `timers`.
 
+mod answering;
+mod timers;
 mod wire;
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -32,6 +34,8 @@ use super::credentials::Credentials;
 use super::error::ClientError;
 use super::near::{Near, give_out};
 use super::trace::REGION;
+pub(crate) use answering::{Answering, Sending};
+use timers::Timers;
 use wire::Wire;
 
 /// Requests that may wait in the queue; a full one makes callers wait.
@@ -85,6 +89,7 @@ pub(crate) struct Link {
     ending: Arc<OnceLock<String>>,
     /// Callers that gave up since the server last said something.
     unanswered: Arc<AtomicUsize>,
+    timers: Arc<Timers>,
     /// What takes answers off the connection; it ends with its runtime.
     task: AbortHandle,
     /// Whether it leads to a broker in this process.
@@ -117,7 +122,8 @@ impl Link {
         let (address, next_opaque) = (wire.address.clone(), wire.next_opaque.clone());
         let (ending, unanswered) = (wire.ending.clone(), wire.unanswered.clone());
         let task = tokio::spawn(wire.run(reader, writer)).abort_handle();
-        Link { address, orders, next_opaque, credentials: None, ending, unanswered, task, is_near: false }
+        let (credentials, timers, is_near) = (None, Arc::default(), false);
+        Link { address, orders, next_opaque, credentials, ending, unanswered, timers, task, is_near }
     }
 
     /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
@@ -148,6 +154,7 @@ impl Link {
             credentials: None,
             ending: Arc::new(OnceLock::from("the broker has ended".to_owned())),
             unanswered: Arc::default(),
+            timers: Arc::default(),
             is_near: true,
         })
     }
@@ -190,10 +197,10 @@ impl Link {
         header: &R::Header,
         body: Bytes,
         limits: (Instant, Instant),
-    ) -> impl Future<Output = Result<Command, ClientError>> + use<'a, R> {
+    ) -> Answering<'a, Command> {
         let (waiter, answer) = oneshot::channel();
         let late = self.hand_over(self.order::<R>(header, body, Some(waiter)));
-        self.answer(R::NAME, (late, answer), limits)
+        Answering::new(self, R::NAME, (late, answer), limits)
     }
 
     /// Sends a message, or a batch, from a moment on, which is now, and waits until another for where it is stored. It
@@ -203,22 +210,15 @@ impl Link {
         header: SendMessageV2Header,
         body: Bytes,
         limits: (Instant, Instant),
-    ) -> impl Future<Output = Result<(ResponseCode, Stored), ClientError>> + use<'a> {
+    ) -> Sending<'a> {
         let is_batch = header.is_batch == Some(true);
         let request = if is_batch { SendBatchMessage::NAME } else { SendMessageV2::NAME };
-        let handed = if self.credentials.is_none() {
-            let (waiter, answer) = oneshot::channel();
-            Ok((self.hand_over(Outgoing::Send(SendOrder { header, body, waiter })), answer))
-        } else {
-            Err(Box::pin(self.send_signed(header, body, limits)))
-        };
-        async move {
-            let sent = match handed {
-                Ok((late, answer)) => self.answer(request, (late, answer), limits).await?,
-                Err(signed) => signed.await?,
-            };
-            self.stored(request, sent)
+        if self.credentials.is_some() {
+            return Sending::Signed(self, request, Box::pin(self.send_signed(header, body, limits)));
         }
+        let (waiter, answer) = oneshot::channel();
+        let late = self.hand_over(Outgoing::Send(SendOrder { header, body, waiter }));
+        Sending::Plain(Answering::new(self, request, (late, answer), limits))
     }
 
     /// The same as a command: a signature is over the fields of one.
@@ -271,30 +271,10 @@ impl Link {
         }
     }
 
-    /// Waits for the answer to an order, which may be to be handed over still. No future is kept in another here: what
-    /// waits is small.
-    async fn answer<A>(
-        &self,
-        request: &'static str,
-        (late, answer): (Option<Box<LinkOrder>>, oneshot::Receiver<A>),
-        (begun, until): (Instant, Instant),
-    ) -> Result<A, ClientError> {
-        let handed = match late {
-            None => Ok(()),
-            Some(order) => Box::pin(self.hand_over_late(request, *order, until)).await,
-        };
-        let answered = match handed {
-            Ok(()) => timeout_at(until, answer).await.ok(),
-            Err(Some(error)) => return Err(error),
-            Err(None) => None,
-        };
-        match answered {
-            Some(answer) => answer.map_err(|_| self.disconnected(request)),
-            None => {
-                self.unanswered.fetch_add(1, Ordering::Relaxed);
-                Err(self.timed_out(request, until.saturating_duration_since(begun)))
-            }
-        }
+    /// Somebody gives up after so long.
+    fn given_up(&self, request: &'static str, after: Duration) -> ClientError {
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
+        self.timed_out(request, after)
     }
 
     /// Hands an order over as soon as there is room; no error where the time is over before.
@@ -335,10 +315,7 @@ impl Link {
         let order = self.order::<R>(header, body, None);
         match timeout(within, self.orders.send(order)).await {
             Ok(queued) => queued.map_err(|_| self.disconnected(R::NAME)),
-            Err(_) => {
-                self.unanswered.fetch_add(1, Ordering::Relaxed);
-                Err(self.timed_out(R::NAME, within))
-            }
+            Err(_) => Err(self.given_up(R::NAME, within)),
         }
     }
 

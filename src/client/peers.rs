@@ -34,7 +34,7 @@ pub(crate) struct Peers {
 }
 
 /// Which runtime carries a connection.
-type Carrier = Option<runtime::Id>;
+pub(super) type Carrier = Option<runtime::Id>;
 
 /// One address.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl Slot {
 }
 
 /// The present runtime.
-fn carrier() -> Carrier {
+pub(super) fn carrier() -> Carrier {
     runtime::Handle::try_current().ok().map(|runtime| runtime.id())
 }
 

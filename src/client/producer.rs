@@ -6,8 +6,10 @@
 //! - the time limit holds for all tries together;
 //! - every message has a unique id, the same for all tries.
 //!
-//! Contents: `ready` makes messages ready to be sent, `retry` says whether another try helps.
+//! Contents: `ready` makes messages ready to be sent, `path` is the way that the last send took, `retry` says whether
+//! another try helps.
 
+mod path;
 mod ready;
 mod retry;
 
@@ -25,7 +27,6 @@ use troupemq_codec::request::{RecallMessage, RecallMessageHeader, SendMessageV2,
 
 use super::error::ClientError;
 use super::faults::Faults;
-use super::link::Link;
 use super::message::{Message, Received};
 use super::queue::Queue;
 use super::routes::{Route, TEMPLATE_QUEUES_MAX};
@@ -33,6 +34,7 @@ use super::trace::collector::Tracer;
 use super::trace::{Subject, Trace, What};
 use super::transaction::{Checker, Decision};
 use super::{Client, epoch_ms, legal};
+use path::Paths;
 use ready::{Ready, receipt};
 use retry::{is_about_broker, may_retry};
 
@@ -88,6 +90,7 @@ struct State {
     retries: usize,
     compression: Option<Compress>,
     faults: Faults,
+    paths: Paths,
     turn: AtomicUsize,
     tracer: Option<Tracer>,
 }
@@ -219,8 +222,8 @@ impl ProducerBuilder {
         let tracer = traces.then(|| Tracer::start(&client, &group, "PRODUCE-1")).transpose()?;
         let checker = checker.map(|checker| Checker { tracer: tracer.clone(), ..checker });
         client.hub.add_producer(&group, checker);
-        let (faults, turn) = (Faults::default(), AtomicUsize::new(0));
-        let state = State { client, group, send_timeout, retries, compression, faults, turn, tracer };
+        let (faults, paths, turn) = (Faults::default(), Paths::default(), AtomicUsize::new(0));
+        let state = State { client, group, send_timeout, retries, compression, faults, paths, turn, tracer };
         Ok(Producer { state: Arc::new(state) })
     }
 }
@@ -294,7 +297,7 @@ impl Producer {
         ordering_key: &str,
         message: Message,
     ) -> Result<SendReceipt, ClientError> {
-        let route = self.route(message.topic(), self.limits()).await?;
+        let route = self.route(&message.topic, self.limits()).await?;
         let queues = route.in_order();
         let at = usize::try_from(java_hash(ordering_key).unsigned_abs()).expect("32 bits fit")
             % queues.len().max(1);
@@ -336,13 +339,13 @@ impl Producer {
     /// # Errors
     /// What can be known before the message has left.
     pub async fn send_oneway(&self, message: Message) -> Result<(), ClientError> {
-        let ready = self.state.ready(message, 0)?;
+        let mut ready = self.state.ready(message, 0)?;
         let limits @ (now, deadline) = self.limits();
         let route = self.route(&ready.topic, limits).await?;
         let queue = self.next_queue(&route, None, now)?;
         let link = self.link(&route, queue, deadline).await?;
         let within = deadline.saturating_duration_since(Instant::now());
-        link.tell::<SendMessageV2>(&self.header(&ready, queue), ready.body, within).await
+        link.tell::<SendMessageV2>(&self.header(&mut ready, queue), ready.body, within).await
     }
 
     /// The group.
@@ -373,7 +376,7 @@ impl Producer {
 
     /// Sends a reply by the broker that the request came through.
     pub(super) async fn send_reply(&self, reply: Message, via: &Queue) -> Result<SendReceipt, ClientError> {
-        let ready = self.state.ready(reply, 0)?;
+        let mut ready = self.state.ready(reply, 0)?;
         let limits @ (_, deadline) = self.limits();
         let route = self.route(&ready.topic, limits).await?;
         let queue = route.writable().iter().find(|queue| queue.broker_name == via.broker_name);
@@ -381,7 +384,7 @@ impl Producer {
         let queue = queue.ok_or_else(no_queue)?;
         let link = self.link(&route, queue, deadline).await?;
         let within = deadline.saturating_duration_since(Instant::now());
-        let header = self.header(&ready, queue);
+        let header = self.header(&mut ready, queue);
         let stored = link.send_reply(&header, ready.body, within).await?;
         Ok(receipt(ready.ids, queue, stored))
     }
@@ -402,11 +405,23 @@ impl Producer {
         let mut avoided: Option<Text> = None;
         let mut tries = self.state.retries;
         loop {
-            let Failed { broker, error } =
-                match self.send_somewhere(&mut ready, avoided.as_ref(), limits).await {
-                    Ok(()) => return Ok(ready.receipt.expect(LEFT_ITS_RECEIPT)),
-                    Err(failed) => failed,
-                };
+            // Boxed, like what else is seldom done: a send is moved about less the smaller it is.
+            let route = match self.known_route(&ready.topic, limits.0) {
+                Some(route) => Ok(route),
+                None => Box::pin(self.asked_anew(&ready.topic, &mut limits)).await,
+            };
+            let Failed { broker, error } = match route {
+                Ok(route) => match self.next_queue(&route, avoided.as_ref(), limits.0) {
+                    Ok(queue) => {
+                        let outcome = self.send_once(&mut ready, (&route, queue), limits).await;
+                        self.judge(&queue.broker_name, limits.0, &outcome);
+                        let Err(error) = outcome else { return Ok(ready.receipt.expect(LEFT_ITS_RECEIPT)) };
+                        Failed { broker: Some(queue.broker_name.clone()), error }
+                    }
+                    Err(error) => Failed { broker: None, error },
+                },
+                Err(error) => Failed { broker: None, error },
+            };
             if tries == 0 || !may_retry(&error) || Instant::now() + RETRY_PAUSE >= limits.1 {
                 return Err(error);
             }
@@ -416,49 +431,45 @@ impl Producer {
             match broker.filter(|broker| avoided.as_ref() != Some(broker)) {
                 Some(broker) => avoided = Some(broker),
                 // There is no other broker: this one gets the time to come back.
-                None => sleep(RETRY_PAUSE).await,
+                None => Box::pin(sleep(RETRY_PAUSE)).await,
             }
             limits.0 = Instant::now();
         }
     }
 
-    /// One try, on another broker than the one to avoid if there is one.
-    async fn send_somewhere(
+    /// The route as it is asked for. What a name server takes is not the broker's fault: the send begins after it.
+    async fn asked_anew(
         &self,
-        ready: &mut Ready,
-        avoided: Option<&Text>,
-        (now, deadline): (Instant, Instant),
-    ) -> Result<(), Failed> {
-        let nowhere = |error| Failed { broker: None, error };
-        // What a name server takes is not the broker's fault.
-        let (route, begun) = match self.known_route(&ready.topic, now) {
-            Some(route) => (route, now),
-            // Boxed, like what else is seldom done: a send is moved about less the smaller it is.
-            None => {
-                let asked = Box::pin(self.asked_route(&ready.topic, deadline)).await;
-                (asked.map_err(nowhere)?, Instant::now())
-            }
-        };
-        let queue = self.next_queue(&route, avoided, begun).map_err(nowhere)?;
-        let outcome = self.send_once(ready, (&route, queue), (begun, deadline)).await;
-        let (broker, ended) = (&queue.broker_name, Instant::now());
-        match &outcome {
+        topic: &Text,
+        limits: &mut (Instant, Instant),
+    ) -> Result<Arc<Route>, ClientError> {
+        let asked = self.asked_route(topic, limits.1).await;
+        limits.0 = Instant::now();
+        asked
+    }
+
+    /// Remembers how a broker did that was asked at a moment.
+    fn judge(&self, broker: &Text, begun: Instant, outcome: &Result<(), ClientError>) {
+        let ended = Instant::now();
+        match outcome {
             Err(error) if error.is_transport() || is_about_broker(error) => {
                 self.state.faults.failed(broker, ended)
             }
             _ => self.state.faults.answered(broker, ended - begun, ended),
         }
-        outcome.map_err(|error| Failed { broker: Some(broker.clone()), error })
     }
 
     /// One try on a queue; what is ready is told its ids once, and where it went.
     async fn send_once(
         &self,
         ready: &mut Ready,
-        (route, queue): (&Route, &Queue),
+        (route, queue): (&Arc<Route>, &Queue),
         limits: (Instant, Instant),
     ) -> Result<(), ClientError> {
-        let link = self.link(route, queue, limits.1).await?;
+        let link = match self.open_link(route, queue)? {
+            Some(link) => link,
+            None => Box::pin(self.link(route, queue, limits.1)).await?,
+        };
         let begun_ms = self.state.tracer.as_ref().map(|_| epoch_ms());
         // Names that all messages share would be counted by two processors, one waiting for the other.
         let header = match link.needs_names() {
@@ -483,7 +494,7 @@ impl Producer {
 
     async fn route(
         &self,
-        topic: &str,
+        topic: &Text,
         (now, deadline): (Instant, Instant),
     ) -> Result<Arc<Route>, ClientError> {
         match self.known_route(topic, now) {
@@ -492,36 +503,15 @@ impl Producer {
         }
     }
 
-    fn known_route(&self, topic: &str, now: Instant) -> Option<Arc<Route>> {
-        self.state.client.hub.routes.known(topic, now)
+    fn known_route(&self, topic: &Text, now: Instant) -> Option<Arc<Route>> {
+        let hub = &self.state.client.hub;
+        self.state.paths.route(hub, topic, now).or_else(|| hub.routes.known(topic, now))
     }
 
     async fn asked_route(&self, topic: &str, deadline: Instant) -> Result<Arc<Route>, ClientError> {
         let hub = &self.state.client.hub;
         let asked = hub.routes.route_for_send(&hub.peers, topic);
         timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(hub.routes.silent(self.state.send_timeout)))
-    }
-
-    async fn link(&self, route: &Route, queue: &Queue, deadline: Instant) -> Result<Arc<Link>, ClientError> {
-        let no_queue = || ClientError::NoQueue { topic: queue.topic.to_string(), wanted: "reachable" };
-        let address = route.master(&queue.broker_name).ok_or_else(no_queue)?;
-        match self.state.client.hub.peers.open(address)? {
-            Some(link) => Ok(link),
-            None => Box::pin(self.dial(address, (route, queue), deadline)).await,
-        }
-    }
-
-    async fn dial(
-        &self,
-        address: &str,
-        (route, queue): (&Route, &Queue),
-        deadline: Instant,
-    ) -> Result<Arc<Link>, ClientError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        // A broker that cannot be reached leaves time for another one, if there is one.
-        let is_other = |other: &Queue| other.broker_name != queue.broker_name;
-        let within = if route.writable().iter().any(is_other) { left / 2 } else { left };
-        self.state.client.hub.peers.link_within(address, within).await
     }
 
     /// Round robin, past brokers to avoid if others are there.
@@ -541,17 +531,18 @@ impl Producer {
         chosen.ok_or_else(|| ClientError::NoQueue { topic: route.topic().to_string(), wanted: "writable" })
     }
 
-    fn header(&self, ready: &Ready, queue: &Queue) -> SendMessageV2Header {
+    fn header(&self, ready: &mut Ready, queue: &Queue) -> SendMessageV2Header {
         let names = (self.state.group.clone(), Some(queue.broker_name.clone()));
         self.header_with(ready, queue.queue_id, names)
     }
 
     fn header_with(
         &self,
-        ready: &Ready,
+        ready: &mut Ready,
         queue_id: i32,
         (producer_group, broker_name): (Text, Option<Text>),
     ) -> SendMessageV2Header {
+        let properties = ready.take_properties();
         SendMessageV2Header {
             producer_group,
             topic: ready.topic.clone(),
@@ -561,7 +552,7 @@ impl Producer {
             sys_flag: ready.sys_flag,
             born_timestamp_ms: ready.made_ms,
             flag: ready.flag,
-            properties: Some(ready.properties.clone()),
+            properties: Some(properties),
             reconsume_times: Some(0),
             unit_mode: Some(false),
             is_batch: Some(ready.is_batch),

@@ -13,7 +13,7 @@
 mod known;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -63,6 +63,8 @@ pub(crate) struct Routes {
     near: Option<Arc<dyn Near>>,
     favourite: AtomicUsize,
     known: DashMap<Text, Known>,
+    /// Counts what makes a route that was known until then wrong.
+    version: AtomicU64,
     asking: Semaphore,
     /// Topics whose route is old, on their way to who asks for it.
     stale: mpsc::Sender<Text>,
@@ -185,7 +187,24 @@ impl Routes {
     ) -> (Routes, mpsc::Receiver<Text>) {
         let (stale, wanted) = mpsc::channel(STALE_MAX);
         let (favourite, known, asking) = (AtomicUsize::new(0), DashMap::new(), Semaphore::new(ASKING_MAX));
-        (Routes { name_servers, near, favourite, known, asking, stale, within }, wanted)
+        let version = AtomicU64::new(0);
+        (Routes { name_servers, near, favourite, known, version, asking, stale, within }, wanted)
+    }
+
+    /// While it is the same, routes that were known hold until they are old.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// When a route is old; none if it is not the one that is known.
+    pub(crate) fn holds_until(&self, route: &Arc<Route>) -> Option<Instant> {
+        let known = self.known.get(route.topic())?;
+        Arc::ptr_eq(&known.route, route).then(|| known.stale_at)
+    }
+
+    /// Routes that were known may hold no longer.
+    fn changed(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The route of a topic, asked for if it is not known.
@@ -252,6 +271,7 @@ impl Routes {
         };
         if self.known.get_mut(topic).is_some_and(|mut known| !stands(&mut known)) {
             self.known.remove(topic);
+            self.changed();
         }
         Err(error)
     }
@@ -304,6 +324,7 @@ impl Routes {
     /// Forgets all.
     pub(crate) fn forget(&self) {
         self.known.clear();
+        self.changed();
     }
 
     /// A route may be wrong: it is asked for when next needed.
@@ -311,6 +332,7 @@ impl Routes {
         if let Some(mut known) = self.known.get_mut(topic) {
             known.doubted(Instant::now());
         }
+        self.changed();
     }
 
     /// What is said when the name servers took longer than somebody could wait.
@@ -432,6 +454,7 @@ impl Routes {
     fn keep(&self, topic: &str, data: TopicRouteData) -> Arc<Route> {
         let route = Arc::new(Route::new(topic, data));
         self.known.insert(route.topic.clone(), Known::new(route.clone(), Instant::now()));
+        self.changed();
         route
     }
 }

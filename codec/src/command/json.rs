@@ -224,12 +224,12 @@ fn is_bare(byte: u8) -> bool {
 }
 
 /// A decimal number; `None` if it is none or too large.
-pub(super) fn int_from(digits: &[u8]) -> Option<i32> {
+pub(crate) fn int_from(digits: &[u8]) -> Option<i32> {
     long_from(digits).and_then(|number| i32::try_from(number).ok())
 }
 
 /// A decimal number of 64 bits; `None` if it is none or too large.
-pub(super) fn long_from(digits: &[u8]) -> Option<i64> {
+pub(crate) fn long_from(digits: &[u8]) -> Option<i64> {
     let (negative, digits) = match digits.split_first() {
         Some((b'-', digits)) => (true, digits),
         Some((b'+', digits)) => (false, digits),

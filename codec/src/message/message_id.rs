@@ -29,6 +29,8 @@ use crate::message::new_record::put_host;
 const ID_V4_BYTES: usize = 16;
 /// Bytes of an id with an IPv6 address.
 const ID_V6_BYTES: usize = 28;
+/// Digits of the counter of a unique id.
+const COUNTER_DIGITS: usize = 4;
 /// Characters of ASCII between `9` and `A`.
 const BETWEEN_DIGITS_AND_LETTERS: u64 = 7;
 
@@ -99,6 +101,16 @@ impl UniqueIdText {
         let place = self.text.get_mut(..self.len).and_then(|text| text.last_chunk_mut::<4>());
         if let (Some(place), Some(four)) = (place, digits.last_chunk()) {
             *place = *four;
+        }
+        self
+    }
+
+    /// The same id but for its time, in ms since the start of the month.
+    pub fn with_month_ms(mut self, month_ms: u32) -> UniqueIdText {
+        let id = self.text.get_mut(..self.len).unwrap_or_default();
+        let front = id.len().saturating_sub(COUNTER_DIGITS);
+        if let Some(place) = id.get_mut(..front).and_then(|front| front.last_chunk_mut::<8>()) {
+            *place = hex_digits(month_ms);
         }
         self
     }
@@ -228,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_those_of_the_number_and_a_counter_changes_only_its_own() {
+    fn digits_are_those_of_the_number_and_time_and_counter_change_only_their_own() {
         for number in [0, 9, 10, 0x0123_4567, 0x89AB_CDEF, 0xA0B0_C0D0, u32::MAX] {
             assert_eq!(hex_digits(number), *format!("{number:08X}").as_bytes());
         }
@@ -236,6 +248,8 @@ mod tests {
             let id: UniqueId = text.parse().unwrap();
             let expected = UniqueId { counter: 0xFE01, ..id };
             assert_eq!(id.text().with_counter(0xFE01), expected.text());
+            let later = UniqueId { month_ms: 0x0123_CDEF, ..id };
+            assert_eq!(id.text().with_month_ms(0x0123_CDEF), later.text());
             assert_eq!(expected.text().as_str(), text.strip_suffix("0002").unwrap().to_owned() + "FE01");
         }
     }

@@ -7,20 +7,22 @@
 //! - a connection on which requests stay without an answer, and nothing else is heard, ends.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use troupemq_codec::command::Molds;
-use troupemq_codec::frame::take_frame;
+use troupemq_codec::frame::{LENGTH_BYTES, first_frame, take_frame};
 use troupemq_codec::order::{Outgoing, Stencils};
-use troupemq_codec::{Command, CommandView, Sent};
+use troupemq_codec::{CodecError, Command, CommandView, Sent, sent};
 
 use super::{AnswerTo, HOME, LinkOrder, PATIENCE, SendWaiter, ServerCall};
 
@@ -69,6 +71,8 @@ pub(super) struct Wire {
     pending: Pending,
     /// What heads looked like that were read.
     molds: Molds,
+    /// The same of answers to sends.
+    sent_molds: sent::Molds,
     /// What heads of sends look like.
     stencils: Stencils,
     inbound: BytesMut,
@@ -95,6 +99,7 @@ impl Wire {
             calls,
             pending: HashMap::default(),
             molds: Molds::default(),
+            sent_molds: sent::Molds::default(),
             stencils: Stencils::default(),
             inbound: BytesMut::with_capacity(READ_BYTES),
             outbound: BytesMut::with_capacity(READ_BYTES),
@@ -210,19 +215,50 @@ impl Wire {
             let why = "it speaks TLS, which this client was not told to do";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
-        while let Some(frame) = take_frame(&mut self.inbound).map_err(broken)? {
-            let view = CommandView::parse_like(&frame, &mut self.molds).map_err(broken)?;
+        // Answers to sends are read where they lie; what else there is takes its bytes along.
+        let mut read = 0;
+        loop {
+            let rest = self.inbound.get(read..).unwrap_or_default();
+            let Some(frame) = first_frame(rest).map_err(broken)? else { break };
+            let frame_bytes = LENGTH_BYTES + frame.len();
             self.is_heard = true;
-            if !view.is_response() {
-                self.called(Command::from_view(&view, &frame));
+            if self.answer_send(read..read + frame_bytes).map_err(broken)? {
+                read += frame_bytes;
                 continue;
             }
+            self.inbound.advance(std::mem::take(&mut read));
+            let Some(frame) = take_frame(&mut self.inbound).map_err(broken)? else { break };
+            self.deliver_command(&frame).map_err(broken)?;
+        }
+        self.inbound.advance(read);
+        Ok(())
+    }
+
+    /// Answers the send that a frame answers; false if it answers none.
+    fn answer_send(&mut self, frame: Range<usize>) -> Result<bool, CodecError> {
+        let frame = self.inbound.get(frame.start + LENGTH_BYTES..frame.end).unwrap_or_default();
+        if let Some((opaque, sent)) = self.sent_molds.read(frame) {
+            let Some(waiter) = take_send(&mut self.pending, opaque) else { return Ok(false) };
             // Who does not listen any more has timed out or was cancelled.
-            match self.pending.remove(&view.opaque) {
-                Some(Waiter::Send(waiter)) => drop(waiter.send(Sent::read(&view, &HOME))),
-                Some(Waiter::Command(waiter)) => drop(waiter.send(Command::from_view(&view, &frame))),
-                None => {}
-            }
+            drop(waiter.send(Ok(sent)));
+            return Ok(true);
+        }
+        let view = CommandView::parse_like(frame, &mut self.molds)?;
+        let waiter = view.is_response().then(|| take_send(&mut self.pending, view.opaque)).flatten();
+        let Some(waiter) = waiter else { return Ok(false) };
+        let sent = Sent::read(&view, &HOME);
+        sent.iter().for_each(|sent| self.sent_molds.learn(&view, frame, sent));
+        drop(waiter.send(sent));
+        Ok(true)
+    }
+
+    /// Hands on what is no answer to a send.
+    fn deliver_command(&mut self, frame: &Bytes) -> Result<(), CodecError> {
+        let view = CommandView::parse_like(frame, &mut self.molds)?;
+        if !view.is_response() {
+            self.called(Command::from_view(&view, frame));
+        } else if let Some(Waiter::Command(waiter)) = self.pending.remove(&view.opaque) {
+            drop(waiter.send(Command::from_view(&view, frame)));
         }
         Ok(())
     }
@@ -234,6 +270,18 @@ impl Wire {
         if self.calls.try_send(call).is_err() {
             tracing::debug!(address = %self.address, "request of the server dropped, too many wait");
         }
+    }
+}
+
+/// Who waits for what becomes of the send of this number.
+fn take_send(pending: &mut Pending, opaque: i32) -> Option<SendWaiter> {
+    let Entry::Occupied(entry) = pending.entry(opaque) else { return None };
+    if matches!(entry.get(), Waiter::Command(_)) {
+        return None;
+    }
+    match entry.remove() {
+        Waiter::Send(waiter) => Some(waiter),
+        Waiter::Command(_) => None,
     }
 }
 

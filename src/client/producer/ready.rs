@@ -6,12 +6,12 @@
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::message::batch::BatchItem;
-use troupemq_codec::message::message_id::UniqueIdText;
+use troupemq_codec::message::message_id::{UniqueIdText, hex_digits};
 use troupemq_codec::message::properties::{
     DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_PREPARED, UNIQ_KEY, WAIT,
     put_property,
 };
-use troupemq_codec::message::{PropertiesView, sys_flag};
+use troupemq_codec::message::{Properties, PropertiesView, sys_flag};
 use troupemq_codec::sent::Stored;
 use troupemq_codec::topic::RETRY_PREFIX;
 use troupemq_codec::{ResponseCode, Text};
@@ -23,16 +23,16 @@ use crate::client::message::Message;
 use crate::client::queue::Queue;
 use crate::client::trace::{Kind, Subject};
 
-/// Most bytes of a unique id as a property.
-const ID_PROPERTY_BYTES: usize = 66;
-
 /// A message made ready: body, properties with id, and how it is to be sent.
 pub(super) struct Ready {
     pub(super) topic: Text,
     pub(super) flag: i32,
     pub(super) sys_flag: i32,
     pub(super) body: Bytes,
-    pub(super) properties: Text,
+    /// Its properties, the id among them: who sends it takes them along.
+    properties: Option<Text>,
+    /// What the application set of them, by which they are made again for another try.
+    own: Properties,
     pub(super) ids: String,
     pub(super) is_batch: bool,
     /// When it was made ready: epoch ms.
@@ -43,19 +43,33 @@ pub(super) struct Ready {
     pub(super) receipt: Option<SendReceipt>,
 }
 
+impl Ready {
+    /// The properties as they are sent.
+    pub(super) fn take_properties(&mut self) -> Text {
+        self.properties.take().unwrap_or_else(|| match self.is_batch || self.own.get(UNIQ_KEY).is_some() {
+            true => utf8(self.own.encoded().clone()),
+            false => with_id(&self.own, &self.ids),
+        })
+    }
+}
+
 impl State {
     /// One message, with bits of the system flag. In a place of its own: a send goes through many hands.
     pub(super) fn ready(&self, message: Message, sys_flag: i32) -> Result<Box<Ready>, ClientError> {
         message.check()?;
-        let (mut properties, mut ids, made_ms) = (BytesMut::new(), String::new(), epoch_ms());
-        properties.reserve(message.properties.encoded().len() + ID_PROPERTY_BYTES);
-        let new_id = self.client.hub.identity.message_ids(made_ms);
-        put_properties((&message, &new_id), &mut properties, &mut ids);
+        let made_ms = epoch_ms();
+        let (properties, ids) = match message.property(UNIQ_KEY) {
+            Some(id) => (utf8(message.properties.encoded().clone()), id.to_owned()),
+            None => {
+                let id = self.client.hub.new_message_id(made_ms);
+                (with_id(&message.properties, id.as_str()), id.as_str().to_owned())
+            }
+        };
         let subjects = self.tracer.as_ref().map(|_| subject(&message, &ids));
         let packed = self.compressed(&message)?;
-        let Message { topic, body, flag, .. } = message;
+        let Message { topic, body, flag, properties: own, .. } = message;
         let (body, compressed) = packed.unwrap_or((body, 0));
-        let (sys_flag, properties) = (sys_flag | compressed, utf8(properties.freeze()));
+        let (sys_flag, properties) = (sys_flag | compressed, Some(properties));
         let subjects = subjects.into_iter().collect();
         let (is_batch, receipt) = (false, None);
         Ok(Box::new(Ready {
@@ -64,6 +78,7 @@ impl State {
             sys_flag,
             body,
             properties,
+            own,
             ids,
             is_batch,
             made_ms,
@@ -81,10 +96,10 @@ impl State {
         let topic = first.topic.clone();
         let illegal = |why: String| ClientError::IllegalMessage { topic: topic.to_string(), why };
         let bytes: usize = messages.iter().map(|message| message.body.len() + 96).sum();
-        let (mut body, mut properties) = (BytesMut::with_capacity(bytes), BytesMut::new());
-        let mut ids = String::with_capacity(messages.len() * 33);
+        let (mut body, mut properties) = (BytesMut::with_capacity(bytes), Vec::new());
+        let mut ids = Vec::with_capacity(messages.len() * 33);
         let (mut subjects, now_ms) = (Vec::new(), epoch_ms());
-        let new_id = self.client.hub.identity.message_ids(now_ms);
+        let mut new_ids = NewIds::new(self.client.hub.identity.message_ids(now_ms, messages.len()));
         first.check_topic()?;
         let waits = waits(first);
         if topic.starts_with(RETRY_PREFIX) {
@@ -94,31 +109,31 @@ impl State {
             fits_into_batch(message, (&topic, waits)).map_err(illegal)?;
             message.check_content()?;
             if !ids.is_empty() {
-                ids.push(',');
+                ids.push(b',');
             }
-            properties.clear();
             let id_at = ids.len();
-            put_properties((message, &new_id), &mut properties, &mut ids);
+            let properties = new_ids.properties_of(message, &mut properties, &mut ids);
             if self.tracer.is_some() {
-                subjects.push(subject(message, &ids[id_at..]));
+                subjects.push(subject(message, &String::from_utf8_lossy(&ids[id_at..])));
             }
-            let properties = PropertiesView(&properties);
             let item = BatchItem { flag: message.flag, body: &message.body, properties };
             item.encode(&mut body).map_err(|cause| illegal(cause.to_string()))?;
         }
-        properties.clear();
+        let mut properties = Vec::new();
         if let Some(wait) = first.property(WAIT) {
             // The broker reads it of the batch, not of its messages.
             put_property(&mut properties, WAIT, wait);
         }
-        let (body, properties) = (body.freeze(), utf8(properties.freeze()));
-        let (flag, sys_flag, is_batch, made_ms, receipt) = (0, 0, true, now_ms, None);
+        let ids = String::from_utf8(ids).expect("ids are text");
+        let (body, own) = (body.freeze(), Properties::parse(properties.into()));
+        let (properties, flag, sys_flag, is_batch, made_ms, receipt) = (None, 0, 0, true, now_ms, None);
         Ok(Box::new(Ready {
             topic,
             flag,
             sys_flag,
             body,
             properties,
+            own,
             ids,
             is_batch,
             made_ms,
@@ -141,20 +156,60 @@ impl State {
     }
 }
 
-/// Writes the properties, the unique id among them, and adds the id to `ids`.
-fn put_properties(
-    (message, new_id): (&Message, &impl Fn() -> UniqueIdText),
-    properties: &mut BytesMut,
-    ids: &mut String,
-) {
-    properties.extend_from_slice(message.properties.encoded());
-    if let Some(id) = message.property(UNIQ_KEY) {
-        return ids.push_str(id);
+/// The properties of a message with an id behind them, in a place of just their length.
+fn with_id(own: &Properties, id: &str) -> Text {
+    let own = own.encoded();
+    let mut text = Vec::with_capacity(own.len() + UNIQ_KEY.len() + id.len() + 2);
+    text.extend_from_slice(own);
+    put_property(&mut text, UNIQ_KEY, id);
+    utf8(text.into())
+}
+
+/// New ids for messages, each as the property that it becomes: from one to the next only digits change.
+struct NewIds {
+    /// The property of the last id.
+    property: Vec<u8>,
+    counter: u16,
+}
+
+impl NewIds {
+    /// The first of them has this counter.
+    fn new((id, counter): (UniqueIdText, u16)) -> NewIds {
+        let mut property = Vec::new();
+        put_property(&mut property, UNIQ_KEY, id.as_str());
+        NewIds { property, counter }
     }
-    let id = new_id();
-    let id = id.as_str();
-    put_property(properties, UNIQ_KEY, id);
-    ids.push_str(id);
+
+    /// The next id.
+    fn advance(&mut self) -> &[u8] {
+        let [.., a, b, c, d] = hex_digits(self.counter.into());
+        self.counter = self.counter.wrapping_add(1);
+        let end = self.property.len() - 1;
+        self.property[end - 4..end].copy_from_slice(&[a, b, c, d]);
+        &self.property[UNIQ_KEY.len() + 1..end]
+    }
+
+    /// The properties of a message, the unique id among them, written to `room` unless it has no others; the id is
+    /// added to `ids`.
+    fn properties_of<'a>(
+        &'a mut self,
+        message: &'a Message,
+        room: &'a mut Vec<u8>,
+        ids: &mut Vec<u8>,
+    ) -> PropertiesView<'a> {
+        if let Some(id) = message.property(UNIQ_KEY) {
+            ids.extend_from_slice(id.as_bytes());
+            return message.properties.view();
+        }
+        ids.extend_from_slice(self.advance());
+        if message.properties.encoded().is_empty() {
+            return PropertiesView(&self.property);
+        }
+        room.clear();
+        room.extend_from_slice(message.properties.encoded());
+        room.extend_from_slice(&self.property);
+        PropertiesView(room)
+    }
 }
 
 /// Whether a send of the message waits until it is stored as the broker is configured.

@@ -22,7 +22,7 @@ const DENIED: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) route: Arc<Route>,
-    stale_at: Instant,
+    pub(super) stale_at: Instant,
     is_asked_for: bool,
     denied_since: Option<Instant>,
 }
