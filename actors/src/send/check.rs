@@ -165,6 +165,14 @@ const NAME_MAX_BYTES: usize = {
     max
 };
 
+/// The unique id of a message that has no other property, as most have that come in batches.
+fn only_uniq_key(properties: PropertiesView<'_>) -> Option<&str> {
+    let mut pieces = properties.pieces();
+    let value = pieces.next()?.strip_prefix(UNIQ_KEY.as_bytes())?.strip_prefix(&[NAME_END])?;
+    let value = std::str::from_utf8(value).ok()?;
+    (pieces.next().is_none() && !is_blank(value)).then_some(value)
+}
+
 /// Finds the values of the marks in one pass, and whether there is a property that is not stored.
 fn find(properties: PropertiesView<'_>) -> ([Option<&str>; NAMES.len()], bool) {
     let (mut found, mut has_transient) = ([None; NAMES.len()], false);
@@ -187,8 +195,32 @@ fn is_blank(text: &str) -> bool {
 }
 
 impl<'a> Marks<'a> {
+    /// Those of a message that has a unique id and nothing else.
+    fn plain(uniq_key: &'a str) -> Marks<'a> {
+        Marks {
+            uniq_key: Some(uniq_key),
+            tags: None,
+            keys: None,
+            waits: true,
+            was_popped: false,
+            level: None,
+            is_transaction: false,
+            time: TimeWish::default(),
+            is_inner_batch: false,
+            light: None,
+            has_transient: false,
+            group: None,
+            went_round: false,
+            has_immunity: false,
+        }
+    }
+
     /// Looks for the marks in one pass.
     pub fn of(properties: PropertiesView<'a>) -> Marks<'a> {
+        only_uniq_key(properties).map_or_else(|| Marks::of_any(properties), Marks::plain)
+    }
+
+    fn of_any(properties: PropertiesView<'a>) -> Marks<'a> {
         let (found, has_transient) = find(properties);
         let [uniq_key, tags, keys, wait, pop, transaction, delay, inner, rest @ ..] = found;
         let [seconds, ms, deliver, out, cancels, light, group, rolls, immunity] = rest;
@@ -321,6 +353,32 @@ mod tests {
         assert!(refusal.remark.contains(told), "{}", refusal.remark);
         let refusal = check_zeros(PropertiesView(&[0; 600])).expect_err("in a name too, and at the end");
         assert!(refusal.remark.contains("property \"\" has 600 zero bytes"), "{}", refusal.remark);
+    }
+
+    #[test]
+    fn a_message_that_has_but_an_id_has_the_marks_that_any_has() {
+        let ids = ["id", " ", "", "\u{1}", "i\u{1}d", "ä"];
+        let texts = ids.map(|id| format!("UNIQ_KEY\u{1}{id}"));
+        let ends = [
+            "",
+            "\u{2}",
+            "\u{2}\u{2}",
+            "\u{2}TAGS\u{1}A",
+            "\u{2}UNIQ_KEY\u{1}other\u{2}",
+            "\u{2}WAIT\u{1}false",
+        ];
+        let mut plain = 0;
+        for text in texts.iter().map(String::as_str).chain(["", "UNIQ_KEY", "UNIQ_KEYS\u{1}id", "TAGS\u{1}A"])
+        {
+            for text in ends.map(|end| format!("{text}{end}")) {
+                let properties = PropertiesView(text.as_bytes());
+                let [one, any] =
+                    [Marks::of(properties), Marks::of_any(properties)].map(|marks| format!("{marks:?}"));
+                assert_eq!(one, any, "{text:?}");
+                plain += usize::from(only_uniq_key(properties).is_some());
+            }
+        }
+        assert_eq!(plain, 4 * 3 + 1, "those with an id that is not blank and nothing else");
     }
 
     #[test]
