@@ -108,7 +108,14 @@ pub(crate) fn unescape(text: &str, out: &mut impl BufMut) {
         let (plain, escape) = rest.split_at_checked(at).unwrap_or_default();
         out.put_slice(plain);
         rest = match escape.get(1) {
-            Some(b'u') => put_meant_unicode(escape, out),
+            Some(b'u') => match small_unicode(escape) {
+                // The marks between properties, which are most of all.
+                Some((meant, rest)) => {
+                    out.put_u8(meant);
+                    rest
+                }
+                None => put_meant_unicode(escape, out),
+            },
             Some(letter) => {
                 out.put_u8(meant_by(*letter));
                 escape.get(2..).unwrap_or_default()
@@ -117,6 +124,15 @@ pub(crate) fn unescape(text: &str, out: &mut impl BufMut) {
         };
     }
     out.put_slice(rest);
+}
+
+/// What one of the first ten characters means, and what is left behind it.
+fn small_unicode(escape: &[u8]) -> Option<(u8, &[u8])> {
+    let ([b'\\', b'u', b'0', b'0', b'0', digit @ b'0'..=b'9'], rest) = escape.split_first_chunk::<6>()?
+    else {
+        return None;
+    };
+    Some((digit & 0xf, rest))
 }
 
 fn meant_by(letter: u8) -> u8 {

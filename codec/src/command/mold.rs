@@ -33,7 +33,7 @@ pub struct Molds(Vec<Option<Box<Mold>>>);
 struct Mold {
     form: HeaderForm,
     header: Vec<u8>,
-    /// What may stand at each byte.
+    /// What else may stand at each byte.
     free: Vec<Free>,
     opaque: Span,
     code: i32,
@@ -47,18 +47,18 @@ struct Mold {
     misses: u8,
 }
 
-/// What may stand at a place of a header without changing its layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Free {
-    /// What stands there alone.
-    Nothing,
-    /// Any digit, where there is one.
-    Digit,
-    /// Any letter or digit of ASCII, where there is one.
-    Word,
-    /// Any byte.
-    Byte,
-}
+/// What may stand at a place of a header beside what stands there, without changing its layout: kinds of bytes.
+type Free = u8;
+
+/// Nothing else.
+const NOTHING: Free = 0;
+/// Any digit, where there is one.
+const DIGIT: Free = 0x80;
+/// Any letter or digit of ASCII, where there is one.
+const WORD: Free = DIGIT | LETTER;
+const LETTER: Free = 0x40;
+/// Any byte.
+const BYTE: Free = 0x20;
 
 impl Molds {
     /// Reads a whole header.
@@ -88,14 +88,14 @@ impl Molds {
 
 impl Mold {
     fn of(form: HeaderForm, header: &[u8], parsed: &Parsed<'_>) -> Mold {
-        let mut free = vec![Free::Nothing; header.len()];
+        let mut free = vec![NOTHING; header.len()];
         for field in parsed.fields.iter() {
             loosen((form, header), &mut free, field.value);
         }
         match form {
             HeaderForm::Json => loosen((form, header), &mut free, parsed.opaque_at),
             HeaderForm::Binary => {
-                free.get_mut(parsed.opaque_at.range()).unwrap_or_default().fill(Free::Byte);
+                free.get_mut(parsed.opaque_at.range()).unwrap_or_default().fill(BYTE);
             }
         }
         Mold {
@@ -124,8 +124,8 @@ impl Mold {
         let (old_pieces, old_rest) = self.header.as_chunks::<32>();
         let (free_pieces, free_rest) = self.free.as_chunks::<32>();
         let mut triples = pieces.iter().zip(old_pieces).zip(free_pieces);
-        triples.all(|((piece, old), free)| piece == old || are_words_alike(piece, old, free))
-            && are_words_alike(rest, old_rest, free_rest)
+        triples.all(|((piece, old), free)| piece == old || are_alike(piece, old, free))
+            && are_alike(rest, old_rest, free_rest)
     }
 
     /// What a header says that is like the mold; false if its numbers are too large.
@@ -151,25 +151,45 @@ impl Mold {
     }
 }
 
-fn are_words_alike(new: &[u8], old: &[u8], free: &[Free]) -> bool {
+/// Whether the bytes differ in nothing but what is free.
+fn are_alike(new: &[u8], old: &[u8], free: &[Free]) -> bool {
     let (words, rest) = new.as_chunks::<8>();
     let (old_words, old_rest) = old.as_chunks::<8>();
     let (free_words, free_rest) = free.as_chunks::<8>();
     let mut triples = words.iter().zip(old_words).zip(free_words);
-    triples.all(|((word, old), free)| word == old || are_alike(word, old, free))
-        && are_alike(rest, old_rest, free_rest)
+    triples.all(|((word, old), free)| word == old || are_words_alike(*word, *old, *free))
+        && (rest == old_rest || are_words_alike(word_of(rest), word_of(old_rest), word_of(free_rest)))
 }
 
-fn are_alike(new: &[u8], old: &[u8], free: &[Free]) -> bool {
-    new.iter().zip(old).zip(free).all(|((new, old), free)| {
-        new == old
-            || match free {
-                Free::Nothing => false,
-                Free::Digit => new.is_ascii_digit(),
-                Free::Word => new.is_ascii_alphanumeric(),
-                Free::Byte => true,
-            }
-    })
+/// The same of eight bytes, all at once: the top bit of each says what is true of it.
+fn are_words_alike(new: [u8; 8], old: [u8; 8], free: [Free; 8]) -> bool {
+    let [new, old, free] = [new, old, free].map(u64::from_be_bytes);
+    let low = new & !TOPS;
+    let lower = low | each(0x20);
+    // Bytes that are at least this: what is added carries into the top bit, and no further.
+    let from = |bytes: u64, least: u8| bytes.wrapping_add(each(0x80_u8.wrapping_sub(least)));
+    let digits = from(low, b'0') & !from(low, b'9' + 1) & !new & TOPS;
+    let letters = from(lower, b'a') & !from(lower, b'z' + 1) & !new & TOPS;
+    let is_free = free & (digits | letters >> 1 | each(BYTE));
+    let is_free = is_free | is_free << 1 | is_free << 2;
+    let differ = new ^ old;
+    let differ = (differ & !TOPS).wrapping_add(!TOPS) | differ;
+    differ & !is_free & TOPS == 0
+}
+
+/// The top bit of each byte.
+const TOPS: u64 = each(0x80);
+
+/// A byte eight times.
+const fn each(byte: u8) -> u64 {
+    u64::from_be_bytes([byte; 8])
+}
+
+/// A piece shorter than a word, with zeros behind.
+fn word_of(rest: &[u8]) -> [u8; 8] {
+    let mut word = [0; 8];
+    word.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+    word
 }
 
 fn place_of(form: HeaderForm, header: &[u8]) -> usize {
@@ -198,8 +218,8 @@ fn loosen((form, header): (HeaderForm, &[u8]), free: &mut [Free], value: Span) {
                 at = at.saturating_add(escape);
                 continue;
             }
-            b'0'..=b'9' if !is_text => *place = Free::Digit,
-            byte if is_text && byte.is_ascii_alphanumeric() => *place = Free::Word,
+            b'0'..=b'9' if !is_text => *place = DIGIT,
+            byte if is_text && byte.is_ascii_alphanumeric() => *place = WORD,
             _ => {}
         }
         at = at.saturating_add(1);
