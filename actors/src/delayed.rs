@@ -127,7 +127,7 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
         .map(|(message, pieces)| Own {
             record: message.record(pieces),
             tags_code: message.tags_code,
-            keys: Some(message.keys),
+            keys: Some(message.keys.map(|key| key.map(str::as_bytes))),
         })
         .collect();
     let passed = match store(cast, &own).await {
@@ -254,7 +254,7 @@ impl<'a> Delayed<'a> {
             Some(_) => (TIMER_TOPIC, 0),
             None => (self.topic, self.queue_id),
         };
-        MovedRecord { stored: self.stored, topic, queue_id, properties }
+        MovedRecord { stored: self.stored, topic, queue_id, properties, is_commit: false }
     }
 }
 

@@ -31,7 +31,7 @@ use troupemq_codec::request::{SendBatchMessage, SendMessage, SendMessageV2};
 
 pub use asked::{AnswerTo, Asked};
 pub use bench::{Bench, Benches, Left};
-pub use own::{Own, OwnRecord, StoredOwn, set_if_room, set_within, store};
+pub use own::{Own, OwnBatch, OwnRecord, StoredOwn, set_if_room, set_within, store};
 
 /// Whether a request code is a send that the session serves itself.
 pub fn is_send(code: i32) -> bool {

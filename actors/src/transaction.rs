@@ -228,7 +228,7 @@ impl TransactionChecker {
         read(&self.cast.queues, OP_TOPIC, self.halves.ops_read_to(), |queue, unit| {
             let bytes = record_of(&self.cast.log, queue, &unit)?;
             let named = bytes.map(|bytes| named_by_op(&bytes)).unwrap_or_default();
-            self.halves.done(unit.queue_offset, &named);
+            self.halves.done(unit.queue_offset, named);
             Ok(())
         })
     }
@@ -449,7 +449,7 @@ impl Handler<Decided> for TransactionChecker {
 
     fn handle(&mut self, decided: Decided, _: &mut Context<TransactionChecker>) {
         match decided {
-            Decided::Stored { queue_offset, op_offset } => self.halves.done(op_offset, &[queue_offset]),
+            Decided::Stored { queue_offset, op_offset } => self.halves.done(op_offset, [queue_offset]),
             Decided::Failed { queue_offset } => self.halves.undecided(queue_offset),
         }
         self.publish();
@@ -502,15 +502,17 @@ impl Handler<StoreEnds> for TransactionChecker {
 impl Handler<Ended> for TransactionChecker {
     type Result = ();
 
-    fn handle(&mut self, Ended(ended): Ended, context: &mut Context<TransactionChecker>) {
-        for together in ended.chunk_by(|(_, one), (_, next)| one.op_offset() == next.op_offset()) {
-            if let Some(op_offset) = together[0].1.op_offset() {
-                let named: Vec<i64> = together.iter().map(|(begun, _)| begun.at).collect();
-                self.halves.done(op_offset, &named);
+    fn handle(&mut self, Ended { all, became }: Ended, context: &mut Context<TransactionChecker>) {
+        let mut rest = &all[..];
+        for together in became.chunk_by(|one, next| one.op_offset() == next.op_offset()) {
+            let (named, behind) = rest.split_at(together.len().min(rest.len()));
+            rest = behind;
+            if let Some(op_offset) = together[0].op_offset() {
+                self.halves.done(op_offset, named.iter().map(|begun| begun.at));
             }
         }
-        for (begun, became) in ended {
-            self.settle(&begun, became);
+        for (begun, became) in all.iter().zip(became) {
+            self.settle(begun, became);
         }
         self.publish();
         self.ends.ended();

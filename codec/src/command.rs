@@ -30,8 +30,8 @@ use crate::text::Text;
 use crate::version::OUR_VERSION;
 
 pub(crate) use escape::{escape, escape_len, escape_to_ascii, is_plain, unescape};
-pub(crate) use head::{DIGITS_MAX, digits_of, fill_lengths, put_json_frame};
-pub use head::{Head, HeadWriter};
+pub use head::{DIGITS_MAX, Head, HeadWriter, digits_of};
+pub(crate) use head::{fill_lengths, put_json_frame};
 pub(crate) use json::{int_from, long_from};
 pub use mold::Molds;
 pub use view::{CommandView, Value};

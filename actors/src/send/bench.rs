@@ -493,7 +493,7 @@ impl Bench {
             None => (&queue.units, tags_code_of(marks.tags)),
         };
         self.batch.push(start, queue, 1, tags_code);
-        self.batch.tell_keys_of_last(Some(id), marks.keys);
+        self.batch.tell_keys_of_last(Some(id.as_bytes()), marks.keys.map(str::as_bytes));
         self.number(light, properties_len);
         let end = self.batch.bytes.len() - start;
         let at = (end - properties_len, end - made.len());

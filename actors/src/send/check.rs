@@ -173,6 +173,30 @@ fn only_uniq_key(properties: PropertiesView<'_>) -> Option<&str> {
     (pieces.next().is_none() && !is_blank(value)).then_some(value)
 }
 
+/// The places of the names that have so many bytes, a bit each: few are compared with the name of a property then.
+const PLACES: [u32; NAME_MAX_BYTES + 1] = {
+    let mut places = [0; NAME_MAX_BYTES + 1];
+    let mut at = 0;
+    while at < NAMES.len() {
+        places[NAMES[at].len()] |= 1 << at;
+        at += 1;
+    }
+    places
+};
+
+/// Which of the names this is.
+fn place_of(name: &[u8]) -> Option<usize> {
+    let mut places = *PLACES.get(name.len())?;
+    while places != 0 {
+        let place = places.trailing_zeros() as usize;
+        if NAMES[place].as_bytes() == name {
+            return Some(place);
+        }
+        places &= places - 1;
+    }
+    None
+}
+
 /// Finds the values of the marks in one pass, and whether there is a property that is not stored.
 fn find(properties: PropertiesView<'_>) -> ([Option<&str>; NAMES.len()], bool) {
     let (mut found, mut has_transient) = ([None; NAMES.len()], false);
@@ -181,8 +205,7 @@ fn find(properties: PropertiesView<'_>) -> ([Option<&str>; NAMES.len()], bool) {
         let front = piece.get(..=NAME_MAX_BYTES).unwrap_or(piece);
         let Some(end) = front.iter().position(|byte| *byte == NAME_END) else { continue };
         let (name, value) = (&piece[..end], &piece[end + 1..]);
-        let place = NAMES.iter().position(|known| known.as_bytes() == name);
-        if let Some(place) = place.filter(|_| !value.is_empty()) {
+        if let Some(place) = place_of(name).filter(|_| !value.is_empty()) {
             found[place] = std::str::from_utf8(value).ok();
         }
     }
@@ -328,6 +351,15 @@ mod tests {
         let refusal = check_topic("SCHEDULE_TOPIC_XXXX").expect_err("the broker's own");
         assert_eq!(refusal.code, ResponseCode::NO_PERMISSION);
         assert_eq!(refusal.remark, "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden.");
+    }
+
+    #[test]
+    fn every_mark_is_found_by_its_name_and_nothing_by_another() {
+        for (place, name) in NAMES.iter().enumerate() {
+            assert_eq!(place_of(name.as_bytes()), Some(place));
+            assert_eq!(place_of(&vec![b'?'; name.len()]), None);
+        }
+        assert_eq!([place_of(b""), place_of(&[b'?'; 2 * NAME_MAX_BYTES])], [None, None]);
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(super) fn queues_unless_waiting(
 }
 
 /// The same for a message of the broker's own, as its pieces of properties say.
-pub(super) fn queues_of(cast: &BrokerCast, record: &impl OwnRecord) -> Vec<Arc<QueueView>> {
+pub(super) fn queues_of<'a>(cast: &BrokerCast, record: &impl OwnRecord<'a>) -> Vec<Arc<QueueView>> {
     if !cast.store_config.load().dispatches_to_light_queues() {
         return Vec::new();
     }

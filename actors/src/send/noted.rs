@@ -17,7 +17,7 @@ use crate::send::check::Marks;
 use crate::timer::enqueue::{Draft, Marker};
 use crate::timer::told::TellTimers;
 use crate::transaction::kept::Known;
-use crate::transaction::records::Goes;
+use crate::transaction::records::{Goes, Part};
 
 /// What is known of the sends of a batch, each with the number of its record.
 #[derive(Debug, Default)]
@@ -111,13 +111,14 @@ fn known_of_half(marks: &Marks<'_>, detour: &Detour, encoded: &Encoded<'_>) -> O
         return None;
     }
     let goes = Goes {
-        topic_at: encoded.topic_at(),
-        keys_at: [Some(encoded.id.1.clone()), marks.keys.map(|keys| encoded.place_of(keys))],
+        topic_at: encoded.topic_at().into(),
+        keys_at: [Some(encoded.id.1.clone()), marks.keys.map(|keys| encoded.place_of(keys))]
+            .map(|at| at.map(Part::from)),
         queue_id: encoded.target.1,
         tags_code: detour.tags_code,
         detour: None,
     };
-    Some(Known { group_at: marks.group.map_or(0..0, |group| encoded.place_of(group)), goes })
+    Some(Known { group_at: marks.group.map_or(0..0, |group| encoded.place_of(group)).into(), goes })
 }
 
 /// Where a part of the properties lies in a record whose properties begin at `start`.
@@ -190,7 +191,7 @@ mod tests {
             let (_, known) = noted.halves.pop().expect("a half message");
             let Known { group_at, goes } = known.expect("nothing more is asked for");
             let read = HalfView::parse(&bytes).expect("a half message");
-            let text = |at: Range<usize>| std::str::from_utf8(&bytes[at]).unwrap();
+            let text = |at: Part| std::str::from_utf8(at.of(&bytes).unwrap()).unwrap();
             assert_eq!((text(goes.topic_at), text(group_at)), (read.topic, read.group), "{more}");
             let keys = goes.keys_at.map(|at| at.map(text));
             let properties = read.record.properties();

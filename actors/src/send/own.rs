@@ -33,19 +33,19 @@ pub struct Own<'a, R = NewRecord<'a>> {
     /// What its consume-queue unit carries: the hash of the tags, or the time of delivery of a delayed one.
     pub tags_code: i64,
     /// The unique key and the keys that its properties say, where they were read anyway; none if they were not.
-    pub keys: Option<[Option<&'a str>; 2]>,
+    pub keys: Option<[Option<&'a [u8]>; 2]>,
 }
 
 /// What the broker stores: a record that is new, or one that is stored once more.
-pub trait OwnRecord {
+pub trait OwnRecord<'a> {
     /// Its topic.
-    fn topic(&self) -> &str;
+    fn topic(&self) -> &'a str;
     /// The queue within the topic.
     fn queue_id(&self) -> i32;
     /// The bits of [`sys_flag`].
     fn sys_flag(&self) -> i32;
     /// Pieces of property text.
-    fn properties(&self) -> &[&[u8]];
+    fn properties(&self) -> &'a [&'a [u8]];
     /// Bytes of the stored property text.
     fn properties_len(&self) -> usize;
     /// Bytes of the encoded record.
@@ -60,8 +60,8 @@ pub trait OwnRecord {
 /// What both kinds of records have by the same names.
 macro_rules! own_record {
     ($kind:ident, $sys_flag:expr) => {
-        impl OwnRecord for $kind<'_> {
-            fn topic(&self) -> &str {
+        impl<'a> OwnRecord<'a> for $kind<'a> {
+            fn topic(&self) -> &'a str {
                 self.topic
             }
 
@@ -73,7 +73,7 @@ macro_rules! own_record {
                 $sys_flag(self)
             }
 
-            fn properties(&self) -> &[&[u8]] {
+            fn properties(&self) -> &'a [&'a [u8]] {
                 self.properties
             }
 
@@ -93,7 +93,7 @@ macro_rules! own_record {
 }
 
 own_record!(NewRecord, |record: &NewRecord<'_>| record.sys_flag);
-own_record!(MovedRecord, |record: &MovedRecord<'_>| record.stored.sys_flag());
+own_record!(MovedRecord, MovedRecord::sys_flag);
 
 /// Where a message of the broker's own was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,83 +108,112 @@ pub struct StoredOwn {
     pub code: ResponseCode,
 }
 
-/// Stores messages of the broker's own and answers where they are, once they are visible and, in sync mode,
-/// on the disk. When only the first of them could be stored, the answer is shorter than what was wanted.
-pub async fn store<R: OwnRecord>(
-    cast: &BrokerCast,
-    messages: &[Own<'_, R>],
-) -> Result<Vec<StoredOwn>, Refusal> {
-    if messages.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (reply, waiting) = hold();
-    let (batch, queues) = encode(cast, messages)?;
-    let stages = Stages::default();
-    let append = Append { batch, queues, wait_for_disk: true, credit: None, stages, reply };
-    if let Err(undelivered) = cast.commit_log.try_send(append) {
-        let refusal = not_taken(&undelivered);
-        undelivered.into_inner().refuse(refusal);
-    }
-    let Done { batch, outcome, .. } = waiting.await.map_err(|_lost| Refusal::gone("CommitLog"))?;
-    let stored = outcome.stored(batch.records.len());
-    let code = match outcome {
-        Outcome::Stored => ResponseCode::SUCCESS,
-        Outcome::NotFlushedInTime => ResponseCode::FLUSH_DISK_TIMEOUT,
-        Outcome::StoredInPart(1.., _) => ResponseCode::SUCCESS,
-        Outcome::StoredInPart(0, refusal) | Outcome::Refused(refusal) => return Err(refusal),
-    };
-    let stored = batch.records[..stored].iter().map(|record| StoredOwn {
-        log_offset: record.log_offset,
-        queue_offset: record.queue_offset,
-        size: record.len,
-        code,
-    });
-    Ok(stored.collect())
+/// Messages of the broker's own that are stored together.
+pub struct OwnBatch<'c, 'a> {
+    cast: &'c BrokerCast,
+    batch: AppendBatch,
+    queues: Vec<Arc<QueueView>>,
+    found: Found<'a>,
+    has_light: bool,
 }
 
-fn encode<R: OwnRecord>(
+/// Stores messages of the broker's own and answers where they are, once they are visible and, in sync mode,
+/// on the disk. When only the first of them could be stored, the answer is shorter than what was wanted.
+pub async fn store<'a, R: OwnRecord<'a>>(
     cast: &BrokerCast,
-    messages: &[Own<'_, R>],
-) -> Result<(AppendBatch, Vec<Arc<QueueView>>), Refusal> {
-    let mut batch = AppendBatch::default();
-    batch.bytes.reserve(messages.iter().map(|message| message.record.encoded_len()).sum());
-    batch.records.reserve(messages.len());
-    let mut queues: Vec<Arc<QueueView>> = Vec::new();
-    let mut found = Found::default();
-    let has_light = cast.store_config.load().dispatches_to_light_queues();
+    messages: &[Own<'a, R>],
+) -> Result<Vec<StoredOwn>, Refusal> {
+    let bytes = messages.iter().map(|message| message.record.encoded_len()).sum();
+    let mut batch = OwnBatch::with_room(cast, messages.len(), bytes);
     for message in messages {
-        let start = batch.bytes.len();
-        let encoded = found.queue_of(cast, &message.record).and_then(|queue| {
-            message.record.encode(&mut batch.bytes).map(|()| queue).map_err(|error| {
+        if !batch.add(message)? {
+            break;
+        }
+    }
+    batch.store().await
+}
+
+impl<'c, 'a> OwnBatch<'c, 'a> {
+    /// An empty one, with room for so many records of so many bytes.
+    pub fn with_room(cast: &'c BrokerCast, records: usize, bytes: usize) -> OwnBatch<'c, 'a> {
+        let mut batch = AppendBatch::default();
+        batch.bytes.reserve(bytes);
+        batch.records.reserve(records);
+        let has_light = cast.store_config.load().dispatches_to_light_queues();
+        OwnBatch { cast, batch, queues: Vec::new(), found: Found::default(), has_light }
+    }
+
+    /// Adds a message; false if it cannot be stored: then the batch ends in front of it.
+    ///
+    /// # Errors
+    /// Why the first message cannot be stored.
+    pub fn add<R: OwnRecord<'a>>(&mut self, message: &Own<'a, R>) -> Result<bool, Refusal> {
+        let record = &message.record;
+        let start = self.batch.bytes.len();
+        let encoded = self.found.queue_of(self.cast, record).and_then(|queue| {
+            record.encode(&mut self.batch.bytes).map(|()| queue).map_err(|error| {
                 Refusal::new(ResponseCode::MESSAGE_ILLEGAL, format!("the message is illegal: {error}"))
             })
         });
         let (units, view) = match encoded {
             Ok(queue) => queue,
-            Err(refusal) if batch.records.is_empty() => return Err(refusal),
+            Err(refusal) if self.batch.records.is_empty() => return Err(refusal),
             Err(refusal) => {
-                let (topic, remark) = (message.record.topic(), refusal.remark);
+                let (topic, remark) = (record.topic(), refusal.remark);
                 tracing::warn!(topic, remark, "only the messages in front of one are stored");
-                batch.bytes.truncate(start);
-                break;
+                self.batch.bytes.truncate(start);
+                return Ok(false);
             }
         };
-        let advance = u16::from(sys_flag::is_visible(message.record.sys_flag()));
-        batch.push(start, &units, advance, message.tags_code);
+        let advance = u16::from(sys_flag::is_visible(record.sys_flag()));
+        self.batch.push(start, &units, advance, message.tags_code);
         if let Some([unique_key, keys]) = message.keys {
-            batch.tell_keys_of_last(unique_key, keys);
+            self.batch.tell_keys_of_last(unique_key, keys);
         }
-        let light = if has_light { light::queues_of(cast, &message.record) } else { Vec::new() };
+        let light = if self.has_light { light::queues_of(self.cast, record) } else { Vec::new() };
         if !light.is_empty() {
-            batch.number_last(light::numbers(&light), message.record.properties_len());
+            self.batch.number_last(light::numbers(&light), record.properties_len());
         }
         for view in view.into_iter().chain(light) {
-            if !queues.iter().any(|known| Arc::ptr_eq(known, &view)) {
-                queues.push(view);
+            if !self.queues.iter().any(|known| Arc::ptr_eq(known, &view)) {
+                self.queues.push(view);
             }
         }
+        Ok(true)
     }
-    Ok((batch, queues))
+
+    /// Stores them, see [`store`].
+    ///
+    /// # Errors
+    /// Why none is stored.
+    pub async fn store(self) -> Result<Vec<StoredOwn>, Refusal> {
+        let OwnBatch { cast, batch, queues, .. } = self;
+        if batch.records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (reply, waiting) = hold();
+        let stages = Stages::default();
+        let append = Append { batch, queues, wait_for_disk: true, credit: None, stages, reply };
+        if let Err(undelivered) = cast.commit_log.try_send(append) {
+            let refusal = not_taken(&undelivered);
+            undelivered.into_inner().refuse(refusal);
+        }
+        let Done { batch, outcome, .. } = waiting.await.map_err(|_lost| Refusal::gone("CommitLog"))?;
+        let stored = outcome.stored(batch.records.len());
+        let code = match outcome {
+            Outcome::Stored => ResponseCode::SUCCESS,
+            Outcome::NotFlushedInTime => ResponseCode::FLUSH_DISK_TIMEOUT,
+            Outcome::StoredInPart(1.., _) => ResponseCode::SUCCESS,
+            Outcome::StoredInPart(0, refusal) | Outcome::Refused(refusal) => return Err(refusal),
+        };
+        let stored = batch.records[..stored].iter().map(|record| StoredOwn {
+            log_offset: record.log_offset,
+            queue_offset: record.queue_offset,
+            size: record.len,
+            code,
+        });
+        Ok(stored.collect())
+    }
 }
 
 /// Sets a property if there is room for it in a record; tells whether it is set.
@@ -211,7 +240,7 @@ type FoundQueue = (Arc<ConsumeQueue>, Option<Arc<QueueView>>);
 struct Found<'a>(Vec<(&'a str, i32, FoundQueue)>);
 
 impl<'a> Found<'a> {
-    fn queue_of(&mut self, cast: &BrokerCast, record: &'a impl OwnRecord) -> Result<FoundQueue, Refusal> {
+    fn queue_of(&mut self, cast: &BrokerCast, record: &impl OwnRecord<'a>) -> Result<FoundQueue, Refusal> {
         let (topic, queue_id) = (record.topic(), record.queue_id());
         let is_it = |known: &&(&str, i32, FoundQueue)| known.1 == queue_id && known.0 == topic;
         if let Some((.., queue)) = self.0.iter().rev().take(FOUND_AGAIN).find(is_it) {

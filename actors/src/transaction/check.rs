@@ -233,7 +233,7 @@ pub(super) async fn copy(cast: &BrokerCast, view: &HalfView<'_>, how: Copied) ->
     let again = view.copied(HALF_TOPIC, &pieces);
     let body = how.instead_of.map(|old| format!("{old},"));
     let stored = match &body {
-        Some(body) => store(cast, &[again, op(cast, body)]).await?,
+        Some(body) => store(cast, &[again, op(cast, body.as_bytes())]).await?,
         None => store(cast, &[again]).await?,
     };
     let (at, op_offset) = match &stored[..] {
@@ -307,7 +307,7 @@ async fn give_up(cast: &BrokerCast, view: &HalfView<'_>, old: i64) -> Result<i64
     }
     let pieces = [view.record.properties().as_bytes()];
     let body = format!("{old},");
-    let stored = store(cast, &[view.copied(GIVEN_UP_TOPIC, &pieces), op(cast, &body)]).await?;
+    let stored = store(cast, &[view.copied(GIVEN_UP_TOPIC, &pieces), op(cast, body.as_bytes())]).await?;
     match &stored[..] {
         [_, done] => Ok(done.queue_offset),
         _ => Err(Refusal::gone("the topic of undecided transactions")),

@@ -18,8 +18,11 @@ use super::records::{Commit, CommitView, Goes, Note, notes, op};
 use crate::cast::BrokerCast;
 use crate::held::Held;
 use crate::net::Refusal;
-use crate::send::{Own, store};
+use crate::send::OwnBatch;
 use crate::together::WAITING_MAX;
+
+/// More bytes than the record of an op message has beside its body.
+const OP_MORE_BYTES: usize = 192;
 
 /// End the transactions of half messages. Sent by END_TRANSACTION; answered when what was decided of all of them is
 /// stored, with those that were refused.
@@ -48,7 +51,12 @@ pub(super) struct End {
 /// What became of ends that were stored together. Sent by the actor to itself.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(super) struct Ended(pub(super) Vec<(Begun, Became)>);
+pub(super) struct Ended {
+    /// The ends.
+    pub(super) all: Vec<Begun>,
+    /// What became of each.
+    pub(super) became: Vec<Became>,
+}
 
 /// An end that nobody else decides meanwhile.
 #[derive(Debug)]
@@ -98,7 +106,7 @@ pub(super) fn hand_on(cast: &BrokerCast, ends: Vec<End>, reply: Held<Refused>, i
 pub(super) async fn store_all(cast: Arc<BrokerCast>, all: Vec<Begun>, checker: Addr<TransactionChecker>) {
     let became = became(&cast, &all).await;
     // An actor that is gone needs no news: whoever waits learns that it has gone.
-    let _ = checker.send(Ended(all.into_iter().zip(became).collect())).await;
+    let _ = checker.send(Ended { all, became }).await;
 }
 
 /// What became of each.
@@ -119,21 +127,48 @@ async fn became(cast: &BrokerCast, all: &[Begun]) -> Vec<Became> {
 /// Stores ends as one batch: the messages, then the op messages that name all their half messages. Answers of each
 /// what is known: of a single one it always is.
 async fn store_together(cast: &BrokerCast, all: &[Begun]) -> Vec<Option<Became>> {
-    let commits = all.iter().filter_map(|begun| begun.commit.as_ref());
-    let views: Option<Vec<CommitView<'_>>> = commits.map(Commit::view).collect();
-    let Some(views) = views else { return refused(all, &Refusal::gone("the half message")) };
-    let pieces: Vec<[&[u8]; 2]> = views.iter().map(CommitView::pieces).collect();
+    let gone = || Refusal::gone("the half message");
+    let mut views = Vec::with_capacity(all.len());
+    for commit in all.iter().filter_map(|begun| begun.commit.as_ref()) {
+        let Some(view) = commit.view() else { return refused(all, &gone()) };
+        views.push(view);
+    }
     let notes = notes(all.iter().map(|begun| begun.at));
-    let mut own: Vec<Own<'_>> = Vec::with_capacity(views.len() + notes.len());
-    own.extend(views.iter().zip(&pieces).map(|(view, pieces)| view.message(pieces)));
-    own.extend(notes.iter().map(|note| op(cast, &note.body)));
-    match store(cast, &own).await {
+    let stored = match batch_of(cast, (all, &views), &notes) {
+        Ok(batch) => batch.store().await,
+        Err(refusal) => Err(refusal),
+    };
+    match stored {
         Ok(stored) => {
             let (messages, ops) = stored.split_at(stored.len().min(views.len()));
             known(all, messages.len(), ops.iter().map(|op| op.queue_offset).zip(&notes))
         }
         Err(refusal) => refused(all, &refusal),
     }
+}
+
+/// The records of ends, as many as can be stored.
+fn batch_of<'a>(
+    cast: &'a BrokerCast,
+    (all, views): (&[Begun], &'a [CommitView<'a>]),
+    notes: &'a [Note],
+) -> Result<OwnBatch<'a, 'a>, Refusal> {
+    // A message is about as long as its half message.
+    let halves = all.iter().filter_map(|begun| begun.commit.as_ref()).map(|commit| commit.half.len());
+    let ops = notes.iter().map(|note| note.body.len() + OP_MORE_BYTES);
+    let mut batch = OwnBatch::with_room(cast, views.len() + notes.len(), halves.chain(ops).sum());
+    for view in views {
+        let message = view.message().ok_or_else(|| Refusal::gone("the half message"))?;
+        if !batch.add(&message)? {
+            return Ok(batch);
+        }
+    }
+    for note in notes {
+        if !batch.add(&op(cast, &note.body))? {
+            break;
+        }
+    }
+    Ok(batch)
 }
 
 /// What became of ends of which so many messages and these op messages are stored, from the front.
@@ -170,7 +205,8 @@ mod tests {
     use super::*;
 
     fn begun(at: i64, is_committed: bool) -> Begun {
-        let goes = Goes { topic_at: 0..0, keys_at: [None, None], queue_id: 0, tags_code: 0, detour: None };
+        let topic_at = (0..0).into();
+        let goes = Goes { topic_at, keys_at: [None, None], queue_id: 0, tags_code: 0, detour: None };
         let commit = is_committed.then(|| Commit { half: Bytes::new(), goes });
         Begun { at, commit, asked_by: None }
     }
@@ -189,7 +225,7 @@ mod tests {
     #[test]
     fn of_a_batch_that_is_cut_off_what_is_stored_is_known_and_nothing_else() {
         let all = [begun(1, true), begun(2, false), begun(3, true), begun(4, true)];
-        let notes = [Note { body: String::new(), names: 3 }, Note { body: String::new(), names: 1 }];
+        let notes = [Note { body: Vec::new(), names: 3 }, Note { body: Vec::new(), names: 1 }];
         let with = |messages, ops: usize| known(&all, messages, (7..).zip(&notes).take(ops));
         assert_eq!(told(&with(3, 2)), ["noted by 7", "noted by 7", "noted by 7", "noted"]);
         assert_eq!(told(&with(3, 1)), ["noted by 7", "noted by 7", "noted by 7", "unnoted"]);

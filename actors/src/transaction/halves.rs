@@ -11,7 +11,7 @@
 #[cfg(test)]
 mod halves_test;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use troupemq_codec::Text;
 
@@ -36,8 +36,8 @@ pub struct Seen {
 /// The half messages of one broker.
 #[derive(Debug, Default)]
 pub struct Halves {
+    /// Those that are open; those of them that are being decided are taken.
     open: OpenSet,
-    busy: BTreeSet<i64>,
     copies: HashMap<Text, i64>,
     keys: HashMap<i64, Text>,
     /// Where those that Java has moved lie now; known while both topics are read for the first time.
@@ -94,15 +94,18 @@ impl Halves {
     }
 
     /// An op message was read or written: these half messages are done.
-    pub fn done(&mut self, op_offset: i64, halves: &[i64]) {
+    pub fn done(&mut self, op_offset: i64, halves: impl IntoIterator<Item = i64>) {
         self.ops_read_to = self.ops_read_to.max(op_offset + 1);
+        let mut last = -1;
         for queue_offset in halves {
-            self.close(*queue_offset);
-            if let Some(now_at) = self.moved.remove(queue_offset) {
+            last = last.max(queue_offset);
+            self.close(queue_offset);
+            // Mostly none was moved, which costs no hash.
+            let moved = if self.moved.is_empty() { None } else { self.moved.remove(&queue_offset) };
+            if let Some(now_at) = moved {
                 self.close(now_at);
             }
         }
-        let last = halves.iter().copied().max().unwrap_or(-1);
         let together = self.ops.entry(op_offset / OPS_TOGETHER).or_insert(last);
         *together = last.max(*together);
     }
@@ -126,7 +129,6 @@ impl Halves {
 
     fn close(&mut self, queue_offset: i64) {
         self.open.remove(queue_offset);
-        self.busy.remove(&queue_offset);
         if self.keys.is_empty() {
             return;
         }
@@ -151,17 +153,17 @@ impl Halves {
 
     /// Begins to decide an open half message; false if that has begun already.
     pub fn begin(&mut self, queue_offset: i64) -> bool {
-        self.open.contains(queue_offset) && self.busy.insert(queue_offset)
+        self.open.take(queue_offset)
     }
 
     /// The decision could not be stored.
     pub fn undecided(&mut self, queue_offset: i64) {
-        self.busy.remove(&queue_offset);
+        self.open.give_back(queue_offset);
     }
 
     /// Those that are open and not being decided, oldest first, from an offset on.
     pub fn idle_from(&self, from: i64) -> impl Iterator<Item = i64> {
-        self.open.from(from).filter(|at| !self.busy.contains(at))
+        self.open.free_from(from)
     }
 
     /// How many are open.

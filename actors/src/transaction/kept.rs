@@ -7,12 +7,11 @@
 //!   away count until all in front of them are gone, so that no few of them keep much memory.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::request::EndView;
 
-use super::records::Goes;
+use super::records::{Goes, Part};
 
 /// Bytes that are kept, the newest ones.
 const KEPT_BYTES: usize = 4 << 20;
@@ -56,7 +55,7 @@ pub struct KeptHalf {
 #[derive(Debug)]
 pub struct Known {
     /// Where in its record the producer's group stands.
-    pub group_at: Range<usize>,
+    pub group_at: Part,
     /// Where its message goes.
     pub goes: Goes,
 }
@@ -66,7 +65,7 @@ impl KeptHalf {
     /// record says that, or what is wrong with the end.
     pub fn goes_by(&mut self, asked: &EndView<'_>) -> Option<Goes> {
         let known = self.known.take()?;
-        let group = self.record.get(known.group_at)?;
+        let group = known.group_at.of(&self.record)?;
         let is_meant = asked.queue_offset == self.queue_offset && asked.producer_group.as_bytes() == group;
         is_meant.then_some(known.goes)
     }
@@ -151,13 +150,13 @@ mod tests {
             from_check: false,
         };
         let mut goes_by = |asked: &EndView<'_>| {
-            let goes =
-                Goes { topic_at: 0..1, keys_at: [None, None], queue_id: 3, tags_code: 7, detour: None };
-            kept.keep((100, 5), b"T of the group", Some(Known { group_at: 9..14, goes }));
+            let topic_at = (0..1).into();
+            let goes = Goes { topic_at, keys_at: [None, None], queue_id: 3, tags_code: 7, detour: None };
+            kept.keep((100, 5), b"T of the group", Some(Known { group_at: (9..14).into(), goes }));
             let goes = kept.take(100).expect("it is kept").goes_by(asked);
             goes.map(|goes| (goes.topic_at, goes.queue_id, goes.tags_code))
         };
-        assert_eq!(goes_by(&asked(5, "group")), Some((0..1, 3, 7)));
+        assert_eq!(goes_by(&asked(5, "group")), Some(((0..1).into(), 3, 7)));
         assert_eq!((goes_by(&asked(6, "group")), goes_by(&asked(5, "groups"))), (None, None));
     }
 }

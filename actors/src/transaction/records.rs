@@ -4,18 +4,18 @@
 //! - a delivered message keeps the property text of its half message, so a consumer sees that it was one;
 //! - an op message names half messages by their queue offsets, a comma behind each, as Java does.
 
-use std::fmt::Write;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use troupemq_codec::Text;
+use troupemq_codec::command::{DIGITS_MAX, digits_of};
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
     CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, KEYS, PRODUCER_GROUP, PROPERTIES_MAX_BYTES, REAL_QUEUE_ID,
     REAL_TOPIC, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_CHECK_TIMES,
     TRANSACTION_PREPARED_QUEUE_OFFSET, UNIQ_KEY,
 };
-use troupemq_codec::message::{NewRecord, Properties, RecordView, fill_holes, sys_flag};
+use troupemq_codec::message::{MovedRecord, NewRecord, Properties, RecordView, StoredRecord, fill_holes};
 
 use super::halves::Seen;
 use crate::cast::BrokerCast;
@@ -114,8 +114,8 @@ impl<'a> HalfView<'a> {
         let tags_code = detour.as_ref().map_or_else(|| tags_code_of(self.tags), |detour| detour.tags_code);
         let uniq_key = Some(self.uniq_key).filter(|key| !key.is_empty());
         Ok(Goes {
-            topic_at: self.place_of(self.topic),
-            keys_at: [uniq_key, self.keys].map(|key| key.map(|key| self.place_of(key))),
+            topic_at: self.part_of(self.topic),
+            keys_at: [uniq_key, self.keys].map(|key| key.map(|key| self.part_of(key))),
             queue_id: self.queue_id,
             tags_code,
             detour: detour.map(Box::new),
@@ -123,9 +123,9 @@ impl<'a> HalfView<'a> {
     }
 
     /// Where in its record a part of it stands.
-    fn place_of(&self, part: &str) -> Range<usize> {
+    fn part_of(&self, part: &str) -> Part {
         let begin = part.as_ptr().addr() - self.record.bytes().as_ptr().addr();
-        begin..begin + part.len()
+        Part::from(begin..begin + part.len())
     }
 
     /// The half message once more, behind the newest; `pieces` are its properties.
@@ -169,13 +169,36 @@ impl<'a> HalfView<'a> {
     }
 }
 
+/// Where in its record a part of a half message stands. Half messages that wait for their ends have some each, so it
+/// is small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    start: u32,
+    end: u32,
+}
+
+impl Part {
+    /// The part that stands there.
+    pub fn of<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
+        record.get(usize::try_from(self.start).ok()?..usize::try_from(self.end).ok()?)
+    }
+}
+
+impl From<Range<usize>> for Part {
+    /// What stands behind 4 GiB, where no record goes on, stands nowhere.
+    fn from(range: Range<usize>) -> Part {
+        let [start, end] = [range.start, range.end].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
+        Part { start, end }
+    }
+}
+
 /// Where the message of a half message goes: found out once, by who reads its properties for the first time.
 #[derive(Debug)]
 pub struct Goes {
     /// Where in the record of the half message its topic stands.
-    pub topic_at: Range<usize>,
+    pub topic_at: Part,
     /// Where its unique key and its keys stand, if it has some.
-    pub keys_at: [Option<Range<usize>>; 2],
+    pub keys_at: [Option<Part>; 2],
     /// Its queue.
     pub queue_id: i32,
     /// What its unit carries.
@@ -196,43 +219,33 @@ pub struct Commit {
 /// The same, read.
 #[derive(Debug)]
 pub struct CommitView<'a> {
-    record: RecordView<'a>,
-    topic: &'a str,
-    keys: [Option<&'a str>; 2],
-    goes: &'a Goes,
+    half: StoredRecord<'a>,
+    commit: &'a Commit,
+    /// The properties of the message and those of its detour: the half message says already where it goes.
+    properties: [&'a [u8]; 2],
 }
 
 impl Commit {
     /// Reads it; none if its record cannot be read.
     pub fn view(&self) -> Option<CommitView<'_>> {
-        let record = RecordView::parse(&self.half).ok()?;
-        let text = |at: &Range<usize>| std::str::from_utf8(self.half.get(at.clone())?).ok();
-        let topic = text(&self.goes.topic_at)?;
-        let keys = self.goes.keys_at.each_ref().map(|at| at.as_ref().and_then(text));
-        Some(CommitView { record, topic, keys, goes: &self.goes })
+        let half = StoredRecord::take(&self.half).ok()?;
+        let note = self.goes.detour.as_ref().map_or(&[][..], |detour| detour.note());
+        Some(CommitView { half, commit: self, properties: [half.properties().as_bytes(), note] })
     }
 }
 
-impl<'a> CommitView<'a> {
-    /// The properties of the message and those of its detour: the half message says already where it goes.
-    pub fn pieces(&self) -> [&'a [u8]; 2] {
-        [self.record.properties().as_bytes(), self.goes.detour.as_ref().map_or(&[], |detour| detour.note())]
-    }
-
-    /// The message as it is delivered, with these properties.
-    pub fn message<'p>(&self, pieces: &'p [&'p [u8]]) -> Own<'p>
-    where
-        'a: 'p,
-    {
-        let detour = self.goes.detour.as_ref();
-        let record = NewRecord {
-            topic: detour.map_or(self.topic, |detour| detour.topic),
-            queue_id: detour.map_or(self.goes.queue_id, |detour| detour.queue.queue_id()),
-            sys_flag: sys_flag::with_transaction(self.record.sys_flag(), sys_flag::TRANSACTION_COMMIT),
-            prepared_log_offset: self.record.log_offset(),
-            ..again(&self.record, pieces)
+impl CommitView<'_> {
+    /// The message as it is delivered, or as it waits; none if its record does not say where it goes.
+    pub fn message(&self) -> Option<Own<'_, MovedRecord<'_>>> {
+        let Commit { half, goes } = self.commit;
+        let (topic, queue_id) = match &goes.detour {
+            Some(detour) => (detour.topic, detour.queue.queue_id()),
+            None => (std::str::from_utf8(goes.topic_at.of(half)?).ok()?, goes.queue_id),
         };
-        Own { record, tags_code: self.goes.tags_code, keys: Some(self.keys) }
+        let stored = self.half;
+        let record = MovedRecord { stored, topic, queue_id, properties: &self.properties, is_commit: true };
+        let keys = goes.keys_at.map(|at| at.and_then(|at| at.of(half)));
+        Some(Own { record, tags_code: goes.tags_code, keys: Some(keys) })
     }
 }
 
@@ -255,7 +268,7 @@ fn again<'p>(record: &RecordView<'p>, pieces: &'p [&'p [u8]]) -> NewRecord<'p> {
 }
 
 /// The op message that says that a half message is done.
-pub fn op<'p>(cast: &BrokerCast, body: &'p str) -> Own<'p> {
+pub fn op<'p>(cast: &BrokerCast, body: &'p [u8]) -> Own<'p> {
     let record = NewRecord {
         topic: OP_TOPIC,
         queue_id: 0,
@@ -266,7 +279,7 @@ pub fn op<'p>(cast: &BrokerCast, body: &'p str) -> Own<'p> {
         store_host: cast.advertised,
         reconsume_times: 0,
         prepared_log_offset: 0,
-        body: body.as_bytes(),
+        body,
         body_crc: None,
         properties: &[OP_PROPERTIES],
     };
@@ -300,8 +313,8 @@ fn queue_of(text: &str) -> Option<i32> {
 /// What one op message says.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Its body.
-    pub body: String,
+    /// Its body, digits and commas.
+    pub body: Vec<u8>,
     /// How many half messages it names.
     pub names: usize,
 }
@@ -310,14 +323,15 @@ pub struct Note {
 pub fn notes(halves: impl IntoIterator<Item = i64>) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for queue_offset in halves {
+        let mut room = [0; DIGITS_MAX];
+        let digits = digits_of(queue_offset, &mut room);
         let has_room = |note: &&mut Note| note.body.len() + NAME_MAX_BYTES <= NOTE_MAX_BYTES;
-        match notes.last_mut().filter(has_room) {
-            Some(note) => {
-                note.names += 1;
-                // A string takes whatever is written.
-                let _ = write!(note.body, "{queue_offset},");
-            }
-            None => notes.push(Note { body: format!("{queue_offset},"), names: 1 }),
+        if let Some(note) = notes.last_mut().filter(has_room) {
+            note.names += 1;
+            note.body.extend_from_slice(digits);
+            note.body.push(b',');
+        } else {
+            notes.push(Note { body: [digits, b","].concat(), names: 1 });
         }
     }
     notes
@@ -337,14 +351,14 @@ mod tests {
     #[test]
     fn op_messages_name_all_half_messages_in_their_order_and_are_no_longer_than_javas() {
         assert_eq!(notes([]), []);
-        assert_eq!(notes([7]), [Note { body: "7,".to_owned(), names: 1 }]);
+        assert_eq!(notes([7]), [Note { body: b"7,".to_vec(), names: 1 }]);
         let halves: Vec<i64> = (0..2000).map(|at| i64::MAX - at).chain(0..5000).collect();
         let notes = notes(halves.iter().copied());
         assert!(notes.iter().all(|note| note.body.len() <= NOTE_MAX_BYTES));
         assert!(notes.len() <= 17, "{}", notes.len());
         let mut named = Vec::new();
         for note in &notes {
-            let record = NewRecord { topic: OP_TOPIC, body: note.body.as_bytes(), ..NewRecord::PLAIN };
+            let record = NewRecord { topic: OP_TOPIC, body: &note.body, ..NewRecord::PLAIN };
             let mut bytes = BytesMut::new();
             record.encode(&mut bytes).expect("a short message");
             let before = named.len();

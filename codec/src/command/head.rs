@@ -220,7 +220,8 @@ fn fill(out: &mut BytesMut, at: usize, number: i32) {
     place.copy_from_slice(&number.to_be_bytes());
 }
 
-pub(crate) const DIGITS_MAX: usize = 20;
+/// The longest text of a number, in bytes.
+pub const DIGITS_MAX: usize = 20;
 
 fn put_number(number: i64, out: &mut BytesMut) {
     out.put_slice(digits_of(number, &mut [0; DIGITS_MAX]));
@@ -240,7 +241,7 @@ pub(crate) fn put_json_frame(pieces: &[&[u8]], end: &[u8], out: &mut BytesMut) {
 }
 
 /// The decimal digits of a number.
-pub(crate) fn digits_of(number: i64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
+pub fn digits_of(number: i64, room: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut left = number.unsigned_abs();
     let mut used = 0usize;
     for pair in room.as_rchunks_mut::<2>().1.iter_mut().rev() {

@@ -1,4 +1,5 @@
-//! A stored record that is stored once more elsewhere: for another topic and queue, or with other properties.
+//! A stored record that is stored once more elsewhere: for another topic and queue, with other properties, or as the
+//! message of the half message that it is.
 //!
 //! Invariants:
 //! - everything else stays as it is, byte for byte, but for the holes that only the log fills: [`fill_holes`];
@@ -21,6 +22,8 @@ const HEAD_BYTES: usize = 48;
 /// Where in it its magic and its system flag stand.
 const MAGIC_AT: usize = 4;
 const SYS_FLAG_AT: usize = 36;
+/// The same of its place in the log.
+const LOG_OFFSET_AT: usize = 28;
 
 /// A stored record, as far as it must be known to be stored once more.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +46,8 @@ pub struct MovedRecord<'a> {
     pub queue_id: i32,
     /// Pieces of property text, which are stored as those of a [`NewRecord`](super::NewRecord) are.
     pub properties: &'a [&'a [u8]],
+    /// Whether it is the message of a half message, which was stored, and says so.
+    pub is_commit: bool,
 }
 
 impl<'a> StoredRecord<'a> {
@@ -92,6 +97,12 @@ impl<'a> StoredRecord<'a> {
 }
 
 impl MovedRecord<'_> {
+    /// The bits of [`sys_flag`].
+    pub fn sys_flag(&self) -> i32 {
+        let stored = self.stored.sys_flag;
+        if self.is_commit { sys_flag::with_transaction(stored, sys_flag::TRANSACTION_COMMIT) } else { stored }
+    }
+
     /// Bytes of the encoded record.
     pub fn encoded_len(&self) -> usize {
         self.len_with(self.properties_len())
@@ -134,6 +145,9 @@ impl MovedRecord<'_> {
         if let Some(stored) = out.get_mut(stored_at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
             *stored = [0; 8];
         }
+        if self.is_commit {
+            self.put_commit(out.get_mut(start..).unwrap_or_default());
+        }
         if self.is_v2() {
             out.put_u8(topic_high);
         }
@@ -144,13 +158,30 @@ impl MovedRecord<'_> {
         Ok(())
     }
 
+    /// Says in a record that it is the message of the half message that was stored, and where that stands.
+    fn put_commit(&self, record: &mut [u8]) {
+        let half_at: [u8; 8] = piece_at(self.stored.bytes, LOG_OFFSET_AT);
+        let offset_at = HEAD_BYTES.saturating_add(middle_bytes(self.stored.sys_flag)).saturating_sub(8);
+        let mut put = |at: usize, piece: &[u8]| {
+            if let Some(place) = record.get_mut(at..).and_then(|rest| rest.get_mut(..piece.len())) {
+                place.copy_from_slice(piece);
+            }
+        };
+        put(SYS_FLAG_AT, &self.sys_flag().to_be_bytes());
+        put(offset_at, &half_at);
+    }
+
     fn is_v2(&self) -> bool {
         self.topic.len() > TOPIC_V1_MAX_BYTES
     }
 }
 
 fn word_at(head: &[u8; HEAD_BYTES], at: usize) -> i32 {
-    head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| i32::from_be_bytes(*word))
+    i32::from_be_bytes(piece_at(head, at))
+}
+
+fn piece_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
 fn born_host_bytes(sys_flag: i32) -> usize {
@@ -174,7 +205,7 @@ mod tests {
             topic,
             queue_id: 3,
             flag: -2,
-            sys_flag: sys_flag::INNER_BATCH,
+            sys_flag: sys_flag::INNER_BATCH | sys_flag::TRANSACTION_PREPARED,
             born_timestamp_ms: 1_700_000_000_123,
             born_host,
             store_host,
@@ -191,18 +222,24 @@ mod tests {
     }
 
     /// The record with another target and other properties, read and encoded as a new one.
-    fn anew(bytes: &[u8], topic: &str, properties: &[&[u8]]) -> BytesMut {
+    fn anew(bytes: &[u8], topic: &str, (properties, is_commit): (&[&[u8]], bool)) -> BytesMut {
         let view = RecordView::parse(bytes).unwrap();
+        let (sys_flag, prepared_log_offset) = match is_commit {
+            true => {
+                (sys_flag::with_transaction(view.sys_flag(), sys_flag::TRANSACTION_COMMIT), view.log_offset())
+            }
+            false => (view.sys_flag(), view.prepared_log_offset()),
+        };
         let record = NewRecord {
             topic,
             queue_id: 9,
             flag: view.flag(),
-            sys_flag: view.sys_flag(),
+            sys_flag,
             born_timestamp_ms: view.born_timestamp_ms(),
             born_host: view.born_host(),
             store_host: view.store_host(),
             reconsume_times: view.reconsume_times(),
-            prepared_log_offset: view.prepared_log_offset(),
+            prepared_log_offset,
             body: view.body(),
             body_crc: Some(view.body_crc().cast_unsigned()),
             properties,
@@ -225,12 +262,14 @@ mod tests {
                 let taken = StoredRecord::take(&bytes).unwrap();
                 assert_eq!((taken.bytes(), taken.sys_flag()), (&whole[..], view_flag(&whole)));
                 let own = taken.properties().as_bytes();
-                for properties in [&[own, b"MORE\x011\x02"][..], &[own, b""], &[b"A\x011\x02"], &[]] {
-                    let moved = MovedRecord { stored: taken, topic: to, queue_id: 9, properties };
+                let kinds = [&[own, b"MORE\x011\x02"][..], &[own, b""], &[b"A\x011\x02"], &[]];
+                for (properties, is_commit) in kinds.map(|kind| [(kind, false), (kind, true)]).concat() {
+                    let moved = MovedRecord { stored: taken, topic: to, queue_id: 9, properties, is_commit };
                     let mut out = BytesMut::from(&b"before"[..]);
                     moved.encode(&mut out).unwrap();
-                    assert_eq!(out[6..], anew(&whole, to, properties));
+                    assert_eq!(out[6..], anew(&whole, to, (properties, is_commit)));
                     assert_eq!(out.len() - 6, moved.encoded_len());
+                    assert_eq!(moved.sys_flag(), view_flag(&out[6..]));
                 }
             }
         }
@@ -265,7 +304,7 @@ mod tests {
         }
         let long = vec![b'x'; 32_768];
         let stored = StoredRecord::take(&bytes).unwrap();
-        let moved = MovedRecord { stored, topic: "T", queue_id: 0, properties: &[&long] };
+        let moved = MovedRecord { stored, topic: "T", queue_id: 0, properties: &[&long], is_commit: false };
         let mut out = BytesMut::new();
         assert!(matches!(moved.encode(&mut out), Err(CodecError::TooLong { .. })) && out.is_empty());
     }

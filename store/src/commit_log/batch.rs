@@ -101,12 +101,13 @@ impl AppendBatch {
     }
 
     /// Says under which keys the record that was pushed last is to be found: the unique key of its properties, and
-    /// their keys, with blanks between. The index reads the properties of a record of which this is not said.
-    pub fn tell_keys_of_last(&mut self, unique_key: Option<&str>, keys: Option<&str>) {
+    /// their keys, with blanks between, text as bytes. The index reads the properties of a record of which this is not
+    /// said.
+    pub fn tell_keys_of_last(&mut self, unique_key: Option<&[u8]>, keys: Option<&[u8]>) {
         let Some(record) = self.records.last_mut() else { return };
         let seed = self.queues[record.queue as usize].key_seed();
         let before = self.hashes.len();
-        self.hashes.extend(key_hashes(seed, unique_key.map(str::as_bytes), keys.map(str::as_bytes)));
+        self.hashes.extend(key_hashes(seed, unique_key, keys));
         match u16::try_from(self.hashes.len() - before) {
             Ok(count) if count != UNTOLD => record.keys = count,
             _ => self.hashes.truncate(before),
@@ -198,7 +199,7 @@ mod tests {
         let queue = table.open_or_create("T", 0).unwrap();
         let hash = |key: &str| crate::index::key_hash(queue.key_seed(), key.as_bytes());
         let mut batch = AppendBatch::default();
-        batch.tell_keys_of_last(Some("nobody's"), None);
+        batch.tell_keys_of_last(Some(b"nobody's"), None);
         let many = "k ".repeat(usize::from(UNTOLD));
         let told =
             [Some((Some("u0"), Some(" a  b "))), None, Some((None, None)), Some((Some("u3"), Some(&*many)))];
@@ -207,7 +208,7 @@ mod tests {
             batch.bytes.extend_from_slice(b"record");
             batch.push(start, &queue, 1, 0);
             if let Some((unique_key, keys)) = keys {
-                batch.tell_keys_of_last(unique_key, keys);
+                batch.tell_keys_of_last(unique_key.map(str::as_bytes), keys.map(str::as_bytes));
             }
         }
         let seen = |batch: &AppendBatch, records| {

@@ -23,7 +23,7 @@ fn the_first_decision_wins() {
     assert!(!halves.begin(0), "it is being decided");
     halves.undecided(0);
     assert!(halves.begin(0));
-    halves.done(0, &[0]);
+    halves.done(0, [0]);
     assert_eq!(halves.current(0, "a"), None);
     assert!(!halves.begin(0));
 }
@@ -33,14 +33,14 @@ fn a_late_answer_to_the_first_half_decides_its_copy() {
     let mut halves = Halves::default();
     halves.read(0, half());
     halves.read(1, copy("a"));
-    halves.done(0, &[0]);
+    halves.done(0, [0]);
     assert_eq!(halves.current(0, "a"), Some(1));
     assert_eq!(halves.current(0, "b"), None);
     assert!(halves.begin(1));
     halves.read(2, copy("a"));
-    halves.done(1, &[1]);
+    halves.done(1, [1]);
     assert_eq!(halves.current(0, "a"), Some(2));
-    halves.done(2, &[2]);
+    halves.done(2, [2]);
     assert_eq!(halves.current(0, "a"), None);
 }
 
@@ -54,7 +54,7 @@ fn halves_that_came_are_open_each_of_them_and_copies_if_somebody_says_so() {
     assert_eq!(halves.current(4, "a"), None);
     halves.is_copy(7, Text::from("a"));
     assert_eq!(halves.current(4, "a"), Some(7));
-    halves.done(0, &[7]);
+    halves.done(0, [7]);
     halves.is_copy(7, Text::from("a"));
     assert_eq!(halves.current(4, "a"), None, "one that is done is found by nobody");
 }
@@ -65,7 +65,7 @@ fn an_op_that_names_the_place_before_java_moved_a_half_closes_it() {
     let mut halves = Halves::from(5, 0);
     halves.read(5, half());
     halves.read(6, Some(Seen { copy_of: Some(Text::from("a")), moved_from: Some(3) }));
-    halves.done(0, &[3]);
+    halves.done(0, [3]);
     assert_eq!((halves.open(), halves.current(3, "a")), (1, None));
 }
 
@@ -73,16 +73,16 @@ fn an_op_that_names_the_place_before_java_moved_a_half_closes_it() {
 fn progress_stops_at_the_oldest_open_half() {
     let mut halves = Halves::default();
     (0..4).for_each(|at| halves.read(at, half()));
-    halves.done(0, &[2]);
-    halves.done(1, &[0]);
+    halves.done(0, [2]);
+    halves.done(1, [0]);
     assert_eq!(halves.progress(), (1, 0));
-    (2..256).for_each(|op| halves.done(op, &[]));
-    halves.done(256, &[1]);
+    (2..256).for_each(|op| halves.done(op, []));
+    halves.done(256, [1]);
     assert_eq!(halves.progress(), (3, 257), "every op names halves below");
     halves.read(4, half());
-    halves.done(600, &[4]);
+    halves.done(600, [4]);
     assert_eq!(halves.progress(), (3, 512), "the op of a half that is ahead is read again");
-    halves.done(601, &[3]);
+    halves.done(601, [3]);
     assert_eq!((halves.progress(), halves.open()), ((5, 602), 0));
 }
 
@@ -96,7 +96,7 @@ fn many_open_halves_cost_bits_and_few_of_their_copies_a_name() {
     assert_eq!(halves.current(-1, "k0"), Some(0));
     assert_eq!(halves.current(-1, "k999999"), None, "it is beyond the limit and only found by its own place");
     assert_eq!(halves.current(999_999, "k999999"), Some(999_999));
-    (0..count).for_each(|at| halves.done(at, &[at]));
+    (0..count).for_each(|at| halves.done(at, [at]));
     assert_eq!((halves.progress(), halves.keys.len()), ((count, count), 0));
 }
 
@@ -105,7 +105,7 @@ fn a_half_that_holds_up_many_that_are_done_should_move() {
     let mut halves = Halves::default();
     (0..SPAN_MIN + 10).for_each(|at| halves.read(at, half()));
     assert!(halves.move_below() < 0, "all are open: none is in the way of the others");
-    (1..SPAN_MIN + 10).for_each(|at| halves.done(at, &[at]));
+    (1..SPAN_MIN + 10).for_each(|at| halves.done(at, [at]));
     assert_eq!(halves.move_below(), 6);
 }
 
@@ -145,7 +145,7 @@ impl Stored {
             halves.read(offset(at), if *is_copy { copy(key) } else { half() });
         }
         for (at, done) in self.ops.iter().enumerate().skip(usize_of(self.progress.1)) {
-            halves.done(offset(at), &[offset(*done)]);
+            halves.done(offset(at), [offset(*done)]);
         }
         halves
     }
@@ -191,7 +191,7 @@ fn whatever_happens_each_transaction_is_decided_at_most_once() {
                     one.places.push(at);
                     halves.came(offset(at) + 1);
                     halves.is_copy(offset(at), Text::from(&*one.key));
-                    halves.done(offset(stored.ops.len()), &[current]);
+                    halves.done(offset(stored.ops.len()), [current]);
                     stored.ops.push(usize_of(current));
                 }
                 3..=5 if !all.is_empty() => {
@@ -205,7 +205,7 @@ fn whatever_happens_each_transaction_is_decided_at_most_once() {
                             continue;
                         }
                         one.decided += 1;
-                        halves.done(offset(stored.ops.len()), &[current]);
+                        halves.done(offset(stored.ops.len()), [current]);
                         stored.ops.push(usize_of(current));
                     } else {
                         assert_eq!(one.decided, 1, "{}", context());
