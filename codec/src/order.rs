@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - the head of an [`Order`] is a frame up to its body, the length word included: it can be written as it is;
-//! - a [`SendOrder`] becomes a frame where it is written, and none at all where the broker is in the same process;
+//! - a [`SendOrder`] and an [`EndOrder`] become frames where they are written, and none at all where the broker is in
+//!   the same process;
 //! - the body is what the sender gave; it is never copied here.
 //!
 //! Contents: `stencil` writes the heads of sends that are nearly alike.
@@ -15,7 +16,9 @@ use crate::command::{Command, FLAG_ONEWAY, Head, HeaderForm};
 use crate::frame::LENGTH_BYTES;
 use crate::header::Header;
 use crate::language::Language;
-use crate::request::{Request, SendBatchMessage, SendMessageV2, SendMessageV2Header};
+use crate::request::{
+    EndTransaction, EndTransactionHeader, Request, SendBatchMessage, SendMessageV2, SendMessageV2Header,
+};
 use crate::sent::Sent;
 use crate::version::OUR_VERSION;
 
@@ -52,6 +55,17 @@ pub struct SendOrder<S> {
     pub waiter: S,
 }
 
+/// The end of a transaction on its way to a broker.
+#[derive(Debug)]
+pub struct EndOrder<C> {
+    /// The number by which the answer is known, where a frame is written.
+    pub opaque: i32,
+    /// Which half message, and what becomes of it.
+    pub header: EndTransactionHeader,
+    /// Who waits.
+    pub waiter: C,
+}
+
 /// What goes into a connection: `C` waits for a command, `S` for what becomes of a send.
 #[derive(Debug)]
 pub enum Outgoing<C, S> {
@@ -59,6 +73,8 @@ pub enum Outgoing<C, S> {
     Frame(Order<C>),
     /// A send, which most are.
     Send(SendOrder<S>),
+    /// The end of a transaction.
+    End(EndOrder<C>),
 }
 
 /// Answers that came together, each with who waits for it.
@@ -104,6 +120,13 @@ impl<S> SendOrder<S> {
         let mut writer = request(self.code(), opaque, 0).begin(out);
         self.header.encode(&mut writer);
         writer.finish(self.body.len());
+    }
+}
+
+impl<C> EndOrder<C> {
+    /// The same as a frame.
+    pub fn framed(self) -> Order<C> {
+        Order::request::<EndTransaction>(self.opaque, &self.header, Bytes::new(), Some(self.waiter))
     }
 }
 

@@ -24,8 +24,11 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
-use troupemq_codec::order::{Outgoing, SendOrder};
-use troupemq_codec::request::{SendBatchMessage, SendMessageV2, SendMessageV2Header, SendReplyMessageV2};
+use troupemq_codec::order::{EndOrder, Outgoing, SendOrder};
+use troupemq_codec::request::{
+    EndTransaction, EndTransactionHeader, SendBatchMessage, SendMessageV2, SendMessageV2Header,
+    SendReplyMessageV2,
+};
 use troupemq_codec::sent::Stored;
 use troupemq_codec::{CodecError, Command, Order, Request, ResponseCode, Sent, Text};
 
@@ -221,7 +224,28 @@ impl Link {
         Sending::Plain(Answering::new(self, request, (late, answer), limits))
     }
 
-    /// The same as a command: a signature is over the fields of one.
+    /// Ends a transaction, and waits for what the broker says to it.
+    pub(crate) async fn end(
+        &self,
+        header: EndTransactionHeader,
+        within: Duration,
+    ) -> Result<(), ClientError> {
+        if self.credentials.is_some() {
+            return self.ask::<EndTransaction>(&header, Bytes::new(), within).await.map(drop);
+        }
+        let begun = Instant::now();
+        let (waiter, answer) = oneshot::channel();
+        let opaque = self.next_opaque.fetch_add(1, Ordering::Relaxed);
+        let late = self.hand_over(Outgoing::End(EndOrder { opaque, header, waiter }));
+        let limits = (begun, begun + within);
+        let answer = Answering::new(self, EndTransaction::NAME, (late, answer), limits).await?;
+        match answer.response_code() {
+            ResponseCode::SUCCESS => Ok(()),
+            _ => Err(self.refusal::<EndTransaction>(&answer)),
+        }
+    }
+
+    /// A send as a command: a signature is over the fields of one.
     async fn send_signed(
         &self,
         header: SendMessageV2Header,

@@ -10,7 +10,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use troupemq_codec::message::Message as StoredMessage;
 use troupemq_codec::message::message_id::OffsetId;
 use troupemq_codec::message::properties::{PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQ_KEY};
@@ -151,7 +150,7 @@ impl Transaction {
             let what = What::Ended { store_host, decision, by_check: false };
             tracer.take(Trace { subject, region: None, begun_ms: epoch_ms(), what });
         }
-        link.ask::<EndTransaction>(&header, Bytes::new(), hub.within).await.map(drop)
+        link.end(header, hub.within).await
     }
 }
 

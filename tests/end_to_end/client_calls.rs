@@ -10,13 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use troupemq::{Broker, Client, Message, Outcome, Received, ResetTo, ResponseCode};
+use troupemq::{Broker, Client, Decision, Message, Outcome, Received, ResetTo, ResponseCode};
 use troupemq_codec::loose_json::from_loose;
+use troupemq_codec::message::message_id::OffsetId;
 use troupemq_codec::request::{
     ConsumeDirectlyResult, ConsumeMessageDirectly, ConsumeMessageDirectlyHeader, ConsumerRunningInfo,
-    ConsumerStatus, DirectResult, GetConsumerRunningInfo, GetConsumerRunningInfoHeader,
-    InvokeBrokerToGetConsumerStatus, InvokeBrokerToGetConsumerStatusHeader, UpdateConsumerOffset,
-    UpdateConsumerOffsetHeader,
+    ConsumerStatus, DirectResult, EndTransaction, EndTransactionHeader, GetConsumerRunningInfo,
+    GetConsumerRunningInfoHeader, InvokeBrokerToGetConsumerStatus, InvokeBrokerToGetConsumerStatusHeader,
+    TRANSACTION_ROLLBACK, UpdateConsumerOffset, UpdateConsumerOffsetHeader,
 };
 use troupemq_codec::{Command, Request};
 
@@ -226,5 +227,44 @@ async fn a_message_for_later_is_recalled_by_its_handle() {
     let elsewhere = producer.recall("another", &handle).await.unwrap_err();
     assert!(elsewhere.code().is_some_and(|code| code != ResponseCode::SUCCESS), "{elsewhere}");
     assert_eq!(producer.send(Message::new("later", "now")).await.unwrap().recall_handle, None);
+    broker.shutdown().await.unwrap();
+}
+
+/// A broker in the process takes ends as they are, from others they come as frames; long half messages it reads again.
+#[tokio::test]
+async fn transactions_end_alike_within_the_process_and_over_a_socket() {
+    let (broker, far) = start().await;
+    let address = broker.address().unwrap().to_string();
+    broker.client().create_topic("t", 1).await.unwrap();
+    let mut all = broker.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
+    let mut answers = Vec::new();
+    for client in [broker.client(), &far] {
+        let producer = client.producer("p").checker(|_| async { Decision::Unknown }).send_timeout(LIMIT);
+        let producer = producer.start().await.unwrap();
+        for body in ["short".to_owned(), "long".repeat(16_384)] {
+            producer.begin(Message::new("t", "nobody sees it")).await.unwrap().rollback().await.unwrap();
+            producer.begin(Message::new("t", body.clone())).await.unwrap().commit().await.unwrap();
+            let delivery = timeout(LIMIT, all.next()).await.expect("it is committed").unwrap().unwrap();
+            assert!(text(delivery.message()) == body);
+        }
+        let transaction = producer.begin(Message::new("t", "decided before")).await.unwrap();
+        let receipt = transaction.receipt().clone();
+        let header = EndTransactionHeader {
+            topic: None,
+            producer_group: "p".into(),
+            queue_offset: receipt.queue_offset,
+            log_offset: receipt.offset_id.parse::<OffsetId>().unwrap().log_offset,
+            outcome: TRANSACTION_ROLLBACK,
+            from_check: None,
+            message_id: receipt.message_id.as_str().into(),
+            transaction_id: None,
+        };
+        let admin = client.admin();
+        admin.ask::<EndTransaction>(&address, &header, Bytes::new()).await.unwrap();
+        let refused = transaction.commit().await.expect_err("the first decision wins").to_string();
+        answers.push(refused.replace(&format!("half message {}", receipt.queue_offset), "half message N"));
+    }
+    assert!(answers[0].contains("END_TRANSACTION") && answers[0].contains("message N"), "{answers:?}");
+    assert_eq!(answers[0], answers[1]);
     broker.shutdown().await.unwrap();
 }

@@ -3,8 +3,8 @@
 //! Invariants:
 //! - a peer in this process is served like any other: the same session, the same turns, the same answers;
 //! - the answers of a turn wake one task of the peer, not each of those who wait;
-//! - sends and their answers change hands as they are, no frame is written for them; of other requests the head is
-//!   written by who asks, and no body is copied;
+//! - sends, ends of transactions and their answers change hands as they are, no frame is written for them; of other
+//!   requests the head is written by who asks, and no body is copied;
 //! - when the session ends, everybody who waits learns of it: their waiting ends with an error.
 
 use std::cell::RefCell;
@@ -164,6 +164,10 @@ async fn look_at_all(turn: &mut Turn, wire: &Wire, taken: &mut Vec<PipeOrder>) -
                 }
                 continue;
             }
+            Outgoing::End(order) => match turn.take_in_end(order) {
+                None => continue,
+                Some(order) => order.framed(),
+            },
         };
         if let (Some(waiter), Some(replies)) = (order.waiter.take(), wire.replies()) {
             replies.expect(order.opaque, waiter);

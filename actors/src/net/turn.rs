@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use troupemq_codec::order::SendOrder;
+use tokio::sync::oneshot;
+use troupemq_codec::order::{EndOrder, SendOrder};
 use troupemq_codec::request::{EndTransaction, SendMessageV2Header};
 use troupemq_codec::{Command, CommandView, Request};
 
@@ -172,6 +173,17 @@ impl Turn {
         match bench.take_in(cast, &self.wire, asked, AnswerTo::Here(waiter)) {
             Some(left) => Some(LeftHere::Send(Box::new((header, body, left)))),
             None => bench.is_full().then_some(LeftHere::HandIn),
+        }
+    }
+
+    /// The same of an end of a transaction of this process: gives it back if it goes another way.
+    pub(crate) fn take_in_end(
+        &mut self,
+        order: EndOrder<oneshot::Sender<Command>>,
+    ) -> Option<EndOrder<oneshot::Sender<Command>>> {
+        match &self.wire.served {
+            Served::Broker(cast) if self.wire.may_call() => self.ends.take_in_here(cast, &self.wire, order),
+            _ => Some(order),
         }
     }
 

@@ -10,9 +10,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use troupemq_codec::command::Head;
+use troupemq_codec::order::{Answers, EndOrder};
 use troupemq_codec::request::{EndView, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK};
-use troupemq_codec::{CommandView, HeaderForm, ResponseCode};
+use troupemq_codec::{Command, CommandView, HeaderForm, ResponseCode};
 
 use super::answers::end;
 use super::ends::{End, hand_on};
@@ -41,19 +43,25 @@ pub struct Gathered {
 
 /// Who asks for an end.
 #[derive(Debug)]
-struct Asked {
-    opaque: i32,
-    form: HeaderForm,
+enum Asked {
+    Frame {
+        opaque: i32,
+        form: HeaderForm,
+    },
+    /// Somebody in this process.
+    Here(oneshot::Sender<Command>),
 }
 
 impl Gathered {
     /// Takes an end in; tells whether it did, or whether it goes another way.
     pub fn take_in(&mut self, cast: &Arc<BrokerCast>, wire: &Rc<Wire>, view: &CommandView<'_>) -> bool {
-        let Some(end) = read(cast, wire, view) else { return false };
+        let Some(end) = EndView::read(view).ok().and_then(|asked| read(cast, wire, &asked)) else {
+            return false;
+        };
         wire.calls.set(wire.calls.get() + 1);
         if !view.is_oneway() {
             self.ends.push(end);
-            self.asked.push(Asked { opaque: view.opaque, form: view.form });
+            self.asked.push(Asked::Frame { opaque: view.opaque, form: view.form });
             return true;
         }
         let mut oneway = wire.hall.oneway_ends.borrow_mut();
@@ -64,6 +72,20 @@ impl Gathered {
         oneway.ends.push(end);
         oneway.wires.push(wire.clone());
         true
+    }
+
+    /// Takes an end of this process in, or gives it back.
+    pub fn take_in_here(
+        &mut self,
+        cast: &BrokerCast,
+        wire: &Wire,
+        order: EndOrder<oneshot::Sender<Command>>,
+    ) -> Option<EndOrder<oneshot::Sender<Command>>> {
+        let Some(end) = read(cast, wire, &EndView::from(&order.header)) else { return Some(order) };
+        wire.calls.set(wire.calls.get() + 1);
+        self.ends.push(end);
+        self.asked.push(Asked::Here(order.waiter));
+        None
     }
 
     /// Has what was taken in decided, and answers it.
@@ -104,21 +126,20 @@ async fn decide_oneway(cast: Arc<BrokerCast>, hall: Rc<Hall>) {
     }
 }
 
-fn read(cast: &BrokerCast, wire: &Wire, view: &CommandView<'_>) -> Option<End> {
-    let asked = EndView::read(view).ok()?;
+fn read(cast: &BrokerCast, wire: &Wire, asked: &EndView<'_>) -> Option<End> {
     let at = u64::try_from(asked.log_offset).ok()?;
     match asked.outcome {
         // What cannot be read here is answered by who is asked the slower way.
         TRANSACTION_COMMIT | TRANSACTION_ROLLBACK => {
             let Some(mut kept) = wire.hall.halves.borrow_mut().take(at) else {
-                return end(cast, &asked, record_now(&cast.log, at).ok()?).ok();
+                return end(cast, asked, record_now(&cast.log, at).ok()?).ok();
             };
-            match kept.goes_by(&asked) {
+            match kept.goes_by(asked) {
                 Some(goes) => {
                     let goes = Some(goes).filter(|_| asked.outcome == TRANSACTION_COMMIT);
                     Some(End { half: kept.record, queue_offset: asked.queue_offset, goes })
                 }
-                None => end(cast, &asked, Some(kept.record)).ok(),
+                None => end(cast, asked, Some(kept.record)).ok(),
             }
         }
         _ => None,
@@ -132,13 +153,34 @@ async fn answer_all(wire: Rc<Wire>, asked: Vec<Asked>, waiting: Waiting<Refused>
     });
     wire.calls.set(wire.calls.get().saturating_sub(asked.len()));
     let refused: HashMap<usize, Refusal> = refused.into_iter().collect();
+    let mut here = Vec::new();
+    let mut frames = Vec::with_capacity(asked.len());
+    for (place, asked) in asked.into_iter().enumerate() {
+        match asked {
+            Asked::Frame { opaque, form } => frames.push((opaque, form, refused.get(&place))),
+            Asked::Here(waiter) => here.push((waiter, response_to(refused.get(&place)))),
+        }
+    }
+    if let Some(replies) = wire.replies().filter(|_| !here.is_empty()) {
+        replies.give(Answers::Commands(here));
+    }
+    if frames.is_empty() {
+        return;
+    }
     wire.write(|out| {
-        for (place, Asked { opaque, form }) in asked.iter().enumerate() {
-            let head = match refused.get(&place) {
-                None => Head::answer(ResponseCode::SUCCESS, *opaque, *form),
-                Some(refusal) => Head::answer(refusal.code, *opaque, *form).with_remark(&refusal.remark),
+        for (opaque, form, refusal) in frames {
+            let head = match refusal {
+                None => Head::answer(ResponseCode::SUCCESS, opaque, form),
+                Some(refusal) => Head::answer(refusal.code, opaque, form).with_remark(&refusal.remark),
             };
             head.begin(out.tail()).finish(0);
         }
     });
+}
+
+fn response_to(refusal: Option<&Refusal>) -> Command {
+    match refusal {
+        None => Command::response(ResponseCode::SUCCESS),
+        Some(refusal) => Command::response(refusal.code).with_remark(refusal.remark.clone()),
+    }
 }

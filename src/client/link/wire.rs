@@ -192,6 +192,7 @@ impl Wire {
         match order {
             Outgoing::Frame(order) if order.waiter.as_ref().is_some_and(oneshot::Sender::is_closed) => {}
             Outgoing::Send(order) if order.waiter.is_closed() => {}
+            Outgoing::End(order) => self.enqueue(Outgoing::Frame(order.framed())),
             Outgoing::Frame(order) => {
                 self.outbound.extend_from_slice(&order.head);
                 self.outbound.extend_from_slice(&order.body);
