@@ -54,9 +54,12 @@ impl Paths {
     }
 
     /// The connection to a broker on a route, if it is remembered and open.
-    pub(super) fn link(&self, route: &Arc<Route>, broker_name: &Text) -> Option<Arc<Link>> {
+    fn link(&self, hub: &Hub, route: &Arc<Route>, broker_name: &Text) -> Option<Arc<Link>> {
         let path = self.current.load();
-        let path = path.as_ref().filter(|path| Arc::ptr_eq(&path.route, route))?;
+        // One whose route was looked up again is learnt anew.
+        let holds =
+            |path: &&Arc<Path>| Arc::ptr_eq(&path.route, route) && path.version == hub.routes.version();
+        let path = path.as_ref().filter(holds)?;
         let (_, link) = path.links.iter().find(|(known, _)| known == broker_name)?;
         let link = link.upgrade().filter(|link| !link.is_closed() && path.carrier == carrier())?;
         if self.misses.load(Ordering::Relaxed) > 0 {
@@ -96,8 +99,9 @@ impl Producer {
         route: &Arc<Route>,
         queue: &Queue,
     ) -> Result<Option<Arc<Link>>, ClientError> {
-        self.state.client.hub.peers.still_open()?;
-        Ok(self.state.paths.link(route, &queue.broker_name))
+        let hub = &self.state.client.hub;
+        hub.peers.still_open()?;
+        Ok(self.state.paths.link(hub, route, &queue.broker_name))
     }
 
     /// The connection to the master of a queue.
@@ -132,5 +136,48 @@ impl Producer {
         let is_other = |other: &Queue| other.broker_name != queue.broker_name;
         let within = if route.writable().iter().any(is_other) { left / 2 } else { left };
         self.state.client.hub.peers.link_within(address, within).await
+    }
+}
+
+#[cfg(all(test, feature = "broker"))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Broker, Message};
+
+    #[tokio::test]
+    async fn a_way_is_taken_again_until_something_says_that_it_may_lead_elsewhere() {
+        let broker = Broker::builder().temporary().start().await.expect("a broker starts");
+        let client = broker.client();
+        for topic in ["t", "u"] {
+            client.create_topic(topic, 2).await.expect("a topic is made");
+        }
+        let producer = client.producer("p").start().await.expect("a producer starts");
+        let send = async |topic: &'static str| {
+            producer.send(Message::new(topic, "x")).await.expect("it is stored").queue.broker_name
+        };
+        let (hub, paths, now) = (&client.hub, &producer.state.paths, Instant::now());
+        let remembered = |topic: &'static str| paths.route(hub, &Text::from_static(topic), now);
+        let broker_name = send("t").await;
+        let route = remembered("t").expect("it was taken");
+        assert!(remembered("u").is_none() && paths.link(hub, &route, &Text::from_static("other")).is_none());
+        assert!(paths.link(hub, &route, &broker_name).is_some(), "it is open");
+        assert!(paths.route(hub, route.topic(), now + Duration::from_secs(60)).is_none(), "it is old");
+
+        hub.routes.doubt("another");
+        assert!(remembered("t").is_none(), "it is looked up whatever is doubted");
+        send("t").await;
+        assert!(remembered("t").is_some());
+        for _ in 0..MISSES_MAX {
+            assert!(remembered("t").is_some() && remembered("u").is_none());
+            send("u").await;
+        }
+        let route = remembered("u").expect("all take it now");
+        assert!(paths.link(hub, &route, &broker_name).is_some());
+
+        broker.shutdown().await.expect("a clean end");
+        assert!(remembered("u").is_none(), "nothing is known after the end");
+        assert!(paths.link(hub, &route, &broker_name).is_none(), "no connection is kept");
     }
 }
