@@ -28,7 +28,7 @@ pub(crate) use self::file::{ENTRIES_AT_ONCE, Geometry, IndexFile};
 use crate::error::StoreError;
 use crate::paths::remove;
 
-pub(crate) use self::key::{key_hash, key_hashes, topic_seed};
+pub(crate) use self::key::{KeyHasher, key_hash, key_hashes, topic_seed};
 pub use self::writer::{Durable, IndexWriter};
 pub(crate) use self::writer::{USUAL, list};
 

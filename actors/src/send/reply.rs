@@ -38,14 +38,14 @@ fn with_ids<T>(cast: &BrokerCast, records: &[PendingRecord], tell: impl FnOnce(&
     if let [one] = records {
         return tell(cast.message_ids.of(one.log_offset).as_str());
     }
-    let mut ids = String::with_capacity(records.len() * ID_BYTES);
+    let mut ids = Vec::with_capacity(records.len() * ID_BYTES);
     for record in records {
         if !ids.is_empty() {
-            ids.push(',');
+            ids.push(b',');
         }
-        ids.push_str(cast.message_ids.of(record.log_offset).as_str());
+        ids.extend_from_slice(cast.message_ids.of(record.log_offset).as_bytes());
     }
-    tell(&ids)
+    tell(str::from_utf8(&ids).expect("ids are hexadecimal digits"))
 }
 
 /// A batch that is done.

@@ -13,7 +13,7 @@ use bytes::BytesMut;
 
 use super::numbering::{Numbered, Numbers};
 use crate::consume_queue::ConsumeQueue;
-use crate::index::key_hashes;
+use crate::index::{KeyHasher, key_hashes};
 
 /// Queues that were pushed to last among which the next one is looked for; a batch may have one twice.
 const NEAR_QUEUES: usize = 16;
@@ -35,6 +35,7 @@ pub struct AppendBatch {
     pub(crate) queues: Vec<Arc<ConsumeQueue>>,
     /// Hashes of the keys that were told, in the order of the records.
     hashes: Vec<u32>,
+    hasher: KeyHasher,
 }
 
 /// One record of a batch.
@@ -107,7 +108,10 @@ impl AppendBatch {
         let Some(record) = self.records.last_mut() else { return };
         let seed = self.queues[record.queue as usize].key_seed();
         let before = self.hashes.len();
-        self.hashes.extend(key_hashes(seed, unique_key, keys));
+        self.hashes.extend(unique_key.map(|key| self.hasher.hash(seed, key)));
+        if keys.is_some() {
+            self.hashes.extend(key_hashes(seed, None, keys));
+        }
         match u16::try_from(self.hashes.len() - before) {
             Ok(count) if count != UNTOLD => record.keys = count,
             _ => self.hashes.truncate(before),

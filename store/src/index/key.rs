@@ -27,6 +27,34 @@ pub(crate) fn key_hashes<'a>(
     unique_key.into_iter().chain(keys).map(move |key| key_hash(seed, key))
 }
 
+/// Hashes keys of which each is like the one before but for its end, as ids of one producer are: what they have in
+/// front is hashed once.
+#[derive(Debug, Default)]
+pub(crate) struct KeyHasher {
+    seed: i32,
+    front: Vec<u8>,
+    /// The hash of the topic's front carried over that of the key.
+    carried: i32,
+}
+
+impl KeyHasher {
+    /// The same as [`key_hash`].
+    pub(crate) fn hash(&mut self, seed: i32, key: &[u8]) -> u32 {
+        let parts = key.len().checked_sub(END_BYTES).and_then(|at| key.split_at_checked(at));
+        // Elsewhere a character may stand across the place.
+        let Some((front, end)) = parts.filter(|_| key.is_ascii()) else { return key_hash(seed, key) };
+        if seed != self.seed || front != self.front {
+            (self.seed, self.carried) = (seed, carry(seed, front));
+            self.front.clear();
+            self.front.extend_from_slice(front);
+        }
+        key_hash(self.carried, end)
+    }
+}
+
+/// Characters in which a key may differ from the one before: the counter of an id.
+const END_BYTES: usize = 4;
+
 /// 31 to the power of 0 … 8, wrapping.
 const POWERS: [u32; 9] = {
     let mut powers = [1_u32; 9];
@@ -77,6 +105,27 @@ mod tests {
                 let whole = java_hash(&format!("{topic}#{key}"));
                 assert_eq!(carry(topic_seed(topic), key.as_bytes()), whole, "{topic}#{key}");
             }
+        }
+    }
+
+    #[test]
+    fn keys_hashed_one_after_the_other_have_the_hashes_that_each_has_alone() {
+        let mut hasher = KeyHasher::default();
+        let ids =
+            ["7F0000015B334E0E2F2A939017EE0002", "7F0000015B334E0E2F2A939017EE0003", "7F0000015B334E0E2F2A"];
+        for key in ids.into_iter().chain(["", "a", "0002", "0003", "订单 0002", "订单 0003", "a订", ids[0]])
+        {
+            for topic in ["", "T", "T", "主题"] {
+                let seed = topic_seed(topic);
+                assert_eq!(
+                    hasher.hash(seed, key.as_bytes()),
+                    key_hash(seed, key.as_bytes()),
+                    "{topic}#{key}"
+                );
+            }
+        }
+        for key in ids.into_iter().cycle().take(7) {
+            assert_eq!(hasher.hash(0, key.as_bytes()), key_hash(0, key.as_bytes()), "{key}");
         }
     }
 
