@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use troupemq_codec::ResponseCode;
 use troupemq_codec::filter::tags::tags_code_of;
 use troupemq_codec::message::properties::{
-    DELAY, REAL_QUEUE_ID, REAL_TOPIC, TIMER_OUT_MS, TRANSACTION_ID, put_property,
+    DELAY, REAL_QUEUE_ID, REAL_TOPIC, TIMER_OUT_MS, TRANSACTION_ID, put_number_property, put_property,
 };
 use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::dispatch::delay_levels::DelayLevels;
@@ -82,7 +82,7 @@ impl Detour {
         // One piece of memory for each message that waits; messages that do not wait need none.
         let mut properties = BytesMut::with_capacity(target.len() + 96);
         put_property(&mut properties, REAL_TOPIC, target);
-        put_property(&mut properties, REAL_QUEUE_ID, &queue_id.to_string());
+        put_number_property(&mut properties, REAL_QUEUE_ID, queue_id.into());
         let target_bytes = properties.len();
         Detour { topic, queue, tags_code, properties, target_bytes, room_bytes: 0, slot_ms: None }
     }
@@ -152,7 +152,7 @@ impl Detours {
         let tags_code = now_ms.saturating_add(self.levels.delay_ms(used));
         let mut detour = Detour::to((SCHEDULE_TOPIC, queue), tags_code, (topic, queue_id));
         if used != level {
-            put_property(&mut detour.properties, DELAY, &used.to_string());
+            put_number_property(&mut detour.properties, DELAY, used.into());
         }
         Ok(Some(detour))
     }
@@ -166,7 +166,7 @@ impl Detours {
         let Some(slot_ms) = self.gate.slot(&wish.time, now_ms)? else { return Ok(None) };
         let queue = self.kept(&self.timed, TIMER_TOPIC, 0)?;
         let mut detour = Detour::to((TIMER_TOPIC, queue), tags_code_of(wish.tags), (topic, queue_id));
-        put_property(&mut detour.properties, TIMER_OUT_MS, &slot_ms.to_string());
+        put_number_property(&mut detour.properties, TIMER_OUT_MS, slot_ms);
         detour.slot_ms = Some(slot_ms);
         Ok(Some(detour))
     }

@@ -30,6 +30,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub(crate) fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], CodecError> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.short(what, len)) };
         self.rest = rest;
@@ -43,6 +44,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next bytes as an array.
+    #[inline]
     pub(crate) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CodecError> {
         let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else { return Err(self.short(what, N)) };
         self.rest = rest;
@@ -71,24 +73,28 @@ impl<'a> Cursor<'a> {
     }
 
     /// A length of one signed byte that must fit into what is left.
+    #[inline]
     pub(crate) fn len8(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let len = self.array(what).map(i8::from_be_bytes)?;
         self.checked_len(i64::from(len), what)
     }
 
     /// A length of four bytes that must fit into what is left.
+    #[inline]
     pub(crate) fn len32(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let len = self.i32(what)?;
         self.checked_len(i64::from(len), what)
     }
 
     /// A length of two bytes that must fit into what is left.
+    #[inline]
     pub(crate) fn len16(&mut self, what: &'static str) -> Result<usize, CodecError> {
         let len = self.i16(what)?;
         self.checked_len(i64::from(len), what)
     }
 
     /// A piece that begins with its size, a four-byte word that counts itself; the word stays part of it.
+    #[inline]
     pub(crate) fn sized(&mut self, what: &'static str) -> Result<&'a [u8], CodecError> {
         let size = self.clone().i32(what)?;
         let Ok(size) = usize::try_from(size) else {
@@ -97,6 +103,7 @@ impl<'a> Cursor<'a> {
         self.take(size, what)
     }
 
+    #[inline]
     fn checked_len(&self, len: i64, what: &'static str) -> Result<usize, CodecError> {
         let Ok(len) = usize::try_from(len) else {
             return Err(CodecError::invalid(what, len.to_string()));

@@ -252,8 +252,10 @@ impl TimerStore {
         timers: impl IntoIterator<Item = NewTimer>,
         now_ms: i64,
     ) -> (Vec<Placed>, Result<(), StoreError>) {
-        let (mut placed, mut entered) = (Vec::new(), 0);
-        let mut changed = Vec::new();
+        let timers = timers.into_iter();
+        let most = timers.size_hint().1.unwrap_or(0);
+        let (mut placed, mut entered) = (Vec::with_capacity(most), 0);
+        let mut changed = Vec::with_capacity(most);
         let mut outcome = Ok(());
         for timer in timers {
             if self.log.is_full() {

@@ -155,7 +155,7 @@ impl<'c, 'a> OwnBatch<'c, 'a> {
                 Refusal::new(ResponseCode::MESSAGE_ILLEGAL, format!("the message is illegal: {error}"))
             })
         });
-        let (units, view) = match encoded {
+        let queue = match encoded {
             Ok(queue) => queue,
             Err(refusal) if self.batch.records.is_empty() => return Err(refusal),
             Err(refusal) => {
@@ -166,7 +166,7 @@ impl<'c, 'a> OwnBatch<'c, 'a> {
             }
         };
         let advance = u16::from(sys_flag::is_visible(record.sys_flag()));
-        self.batch.push(start, &units, advance, message.tags_code);
+        self.batch.push(start, &queue.units, advance, message.tags_code);
         if let Some([unique_key, keys]) = message.keys {
             self.batch.tell_keys_of_last(unique_key, keys);
         }
@@ -174,7 +174,7 @@ impl<'c, 'a> OwnBatch<'c, 'a> {
         if !light.is_empty() {
             self.batch.number_last(light::numbers(&light), record.properties_len());
         }
-        for view in view.into_iter().chain(light) {
+        for view in queue.new_view.take().into_iter().chain(light) {
             if !self.queues.iter().any(|known| Arc::ptr_eq(known, &view)) {
                 self.queues.push(view);
             }
@@ -232,23 +232,34 @@ pub fn set_within(properties: &mut Properties, name: &str, value: &str, max_byte
     fits
 }
 
-/// A queue, and its view if its topic has (still) so many queues.
-type FoundQueue = (Arc<ConsumeQueue>, Option<Arc<QueueView>>);
+/// A queue that messages go to.
+struct FoundQueue {
+    units: Arc<ConsumeQueue>,
+    /// Its view, if its topic has (still) so many queues, until a message for it was taken in.
+    new_view: Option<Arc<QueueView>>,
+}
 
 /// The queues that messages stored together go to: mostly few, again and again.
 #[derive(Default)]
 struct Found<'a>(Vec<(&'a str, i32, FoundQueue)>);
 
 impl<'a> Found<'a> {
-    fn queue_of(&mut self, cast: &BrokerCast, record: &impl OwnRecord<'a>) -> Result<FoundQueue, Refusal> {
+    fn queue_of(
+        &mut self,
+        cast: &BrokerCast,
+        record: &impl OwnRecord<'a>,
+    ) -> Result<&mut FoundQueue, Refusal> {
         let (topic, queue_id) = (record.topic(), record.queue_id());
-        let is_it = |known: &&(&str, i32, FoundQueue)| known.1 == queue_id && known.0 == topic;
-        if let Some((.., queue)) = self.0.iter().rev().take(FOUND_AGAIN).find(is_it) {
-            return Ok(queue.clone());
-        }
-        let queue = queue_of(cast, topic, queue_id)?;
-        self.0.push((topic, queue_id, queue.clone()));
-        Ok(queue)
+        let is_it = |known: &(&str, i32, FoundQueue)| known.1 == queue_id && known.0 == topic;
+        let near = self.0.len().saturating_sub(FOUND_AGAIN);
+        let at = match self.0[near..].iter().rposition(is_it) {
+            Some(at) => near + at,
+            None => {
+                self.0.push((topic, queue_id, queue_of(cast, topic, queue_id)?));
+                self.0.len() - 1
+            }
+        };
+        Ok(&mut self.0[at].2)
     }
 }
 
@@ -257,8 +268,11 @@ fn queue_of(cast: &BrokerCast, name: &str, queue_id: i32) -> Result<FoundQueue, 
     let failed = |error: StoreError| Refusal::new(ResponseCode::SYSTEM_ERROR, error.to_string());
     let topic = cast.topic(name)?;
     match cast.directory.queue(&topic, queue_id, &cast.queues).map_err(failed)? {
-        Some(view) => Ok((view.units.clone(), Some(view))),
-        None if queue_id >= 0 => Ok((cast.queues.open_or_create(name, queue_id).map_err(failed)?, None)),
+        Some(view) => Ok(FoundQueue { units: view.units.clone(), new_view: Some(view) }),
+        None if queue_id >= 0 => {
+            let units = cast.queues.open_or_create(name, queue_id).map_err(failed)?;
+            Ok(FoundQueue { units, new_view: None })
+        }
         None => {
             let remark = format!("queue {queue_id} of topic[{name}] is illegal");
             Err(Refusal::new(ResponseCode::INVALID_PARAMETER, remark))

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use super::enqueue::Mark;
 use crate::delayed::Aim;
 
-/// Timers that are known.
-const KNOWN_MAX: usize = 262_144;
+/// Timers that are known: 32 MB at most, and as many as come within a second or two on a fast machine.
+const KNOWN_MAX: usize = 524_288;
 /// Timers of slots further ahead are not noted: they would take the room of those that are needed sooner.
 const AHEAD_MS: i64 = 30_000;
 

@@ -15,6 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 mod names;
 
+use crate::command::digits_of;
 pub use names::*;
 
 /// Stands between a name and its value.
@@ -169,10 +170,21 @@ impl<'a> Iterator for Pairs<'a> {
 }
 
 /// Appends a pair to property text.
+#[inline]
 pub fn put_property(out: &mut impl BufMut, name: &str, value: &str) {
     out.put_slice(name.as_bytes());
     out.put_u8(NAME_END);
     out.put_slice(value.as_bytes());
+    out.put_u8(PAIR_END);
+}
+
+/// The same for a number.
+#[inline]
+pub fn put_number_property(out: &mut impl BufMut, name: &str, number: i64) {
+    let mut room = Default::default();
+    out.put_slice(name.as_bytes());
+    out.put_u8(NAME_END);
+    out.put_slice(digits_of(number, &mut room));
     out.put_u8(PAIR_END);
 }
 
@@ -311,6 +323,14 @@ mod tests {
         let view = view("A\u{1}1\u{2}AA\u{1}2");
         assert_eq!((view.get("A"), view.get("AA")), (Some("1"), Some("2")));
         assert_eq!(view.iter().count(), 2);
+    }
+
+    #[test]
+    fn a_number_is_written_as_its_digits() {
+        let mut text = Vec::new();
+        [0, -7, i64::MIN, i64::MAX].iter().for_each(|number| put_number_property(&mut text, "N", *number));
+        let wanted = "N\u{1}0\u{2}N\u{1}-7\u{2}N\u{1}-9223372036854775808\u{2}N\u{1}9223372036854775807\u{2}";
+        assert_eq!(String::from_utf8(text).unwrap(), wanted);
     }
 
     #[test]
