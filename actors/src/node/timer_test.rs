@@ -509,21 +509,30 @@ fn the_state_of_a_broker_tells_how_many_timers_are_entered_and_delivered_a_secon
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
+    let told = |client: &mut Client, keys: [&str; 2]| {
+        let answer = client.call(request::<GetBrokerRuntimeInfo>(&Default::default()));
+        let state: KvTable = from_loose(&answer.body).unwrap();
+        keys.map(|key| state.table[key].as_str().to_owned())
+    };
+    // The clock stands until all has happened: rates are of the last seconds.
+    let wait_for_pending = |client: &mut Client, wanted: &str| {
+        until("they are counted", || told(client, ["timerCongestNum", "timerOffsetBehind"]) == [wanted, "0"]);
+    };
     let wait_for_rates = |client: &mut Client, wanted: [&str; 2]| {
         until("the rates are told", || {
             // A second counts when it is over.
             clock.advance_ms(1000);
-            let answer = client.call(request::<GetBrokerRuntimeInfo>(&Default::default()));
-            let state: KvTable = from_loose(&answer.body).unwrap();
-            ["timerEnqueueTps", "timerDequeueTps"].map(|key| state.table[key].as_str()) == wanted
+            told(client, ["timerEnqueueTps", "timerDequeueTps"]) == wanted
         });
     };
     for body in ["one", "two", "three"] {
         send(&mut client, "T", ("TIMER_DELAY_SEC", 3600), body);
     }
+    wait_for_pending(&mut client, "3");
     wait_for_rates(&mut client, ["0.3", "0.0"]);
     clock.advance_ms(3_600_000);
     wait_for_count(&mut client, "T", 3);
+    wait_for_pending(&mut client, "0");
     wait_for_rates(&mut client, ["0.0", "0.3"]);
     node.stop_and_wait().expect("a clean stop");
 }
