@@ -210,6 +210,11 @@ impl SegmentWriter {
         })?;
         let writer = Mapping::open(&file, len).map_err(StoreError::io("map", &path))?;
         let mapping = Arc::clone(writer.mapping());
+        // What is read through the map is in memory. If it were read ahead from there, whoever comes to the last
+        // megabytes of that, an arbiter too, would have to order the next ones from the disk.
+        if let Err(error) = mapping.read_ahead(false) {
+            tracing::debug!(%error, file = %path.display(), "the system reads ahead for who reads the log");
+        }
         let segment = Arc::new(Segment { start, path, file, mapping, seen: Seen::default() });
         Ok(SegmentWriter { segment, writer })
     }
@@ -456,5 +461,16 @@ mod tests {
         let writer = SegmentWriter::open(&dir.path().join(segment_name(0)), 0, 4096).unwrap();
         assert_eq!(&writer.whole()[..5], b"hello");
         assert_eq!(writer.position(), 0);
+    }
+
+    #[test]
+    fn who_reads_the_map_of_a_segment_orders_nothing_from_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = SegmentWriter::create(dir.path(), 0, 8192, Allocate::Now).unwrap();
+        let name = writer.segment().path.display().to_string();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let of_segment = maps.split_once(&name).expect("it is mapped").1;
+        let flags = of_segment.lines().find_map(|line| line.strip_prefix("VmFlags:")).unwrap();
+        assert!(flags.split_whitespace().any(|flag| flag == "rr"), "read at random: {flags}");
     }
 }
