@@ -68,6 +68,7 @@ impl Aim {
     /// Where a message goes whose properties these are; none if it is not known.
     pub fn within<'a>(&self, properties: PropertiesView<'a>) -> Option<Aimed<'a>> {
         let topic = self.topic.within(properties)?;
+        // A key that is no text is none, as where the properties are read.
         let text = |place: &Place| std::str::from_utf8(place.within(properties)?).ok();
         let keys = self.keys.each_ref().map(text);
         Some(Aimed { topic, queue_id: self.queue_id, tags_code: self.tags_code, keys })

@@ -8,11 +8,11 @@
 //!
 //! [`fill_holes`]: super::fill_holes
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 
 use crate::cursor::Cursor;
 use crate::error::CodecError;
-use crate::message::new_record::{TOPIC_V1_MAX_BYTES, properties_len, put_properties, word16, word32};
+use crate::message::new_record::{is_v2, properties_len, put_behind_body, word16, word32};
 use crate::message::properties::PropertiesView;
 use crate::message::record::{MAGIC_V1, MAGIC_V2};
 use crate::message::sys_flag;
@@ -127,7 +127,7 @@ impl MovedRecord<'_> {
         let StoredRecord { bytes, sys_flag, body_end, .. } = self.stored;
         let properties_len = self.properties_len();
         let properties_word = word16("properties", properties_len)?;
-        let [topic_high, topic_low] = word16("topic", self.topic.len())?;
+        let topic_word = word16("topic", self.topic.len())?;
         let total = self.len_with(properties_len);
         let total_word = word32("record", total)?;
         let magic = if self.is_v2() { MAGIC_V2 } else { MAGIC_V1 };
@@ -148,13 +148,7 @@ impl MovedRecord<'_> {
         if self.is_commit {
             self.put_commit(out.get_mut(start..).unwrap_or_default());
         }
-        if self.is_v2() {
-            out.put_u8(topic_high);
-        }
-        out.put_u8(topic_low);
-        out.extend_from_slice(self.topic.as_bytes());
-        out.extend_from_slice(&properties_word);
-        put_properties(self.properties, out);
+        put_behind_body((self.topic, topic_word), (self.properties, properties_word), out);
         Ok(())
     }
 
@@ -172,7 +166,7 @@ impl MovedRecord<'_> {
     }
 
     fn is_v2(&self) -> bool {
-        self.topic.len() > TOPIC_V1_MAX_BYTES
+        is_v2(self.topic)
     }
 }
 
@@ -197,6 +191,7 @@ fn middle_bytes(sys_flag: i32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::new_record::TOPIC_V1_MAX_BYTES;
     use crate::message::{NewRecord, RecordView, fill_holes};
 
     fn stored(topic: &str, hosts: [&str; 2]) -> BytesMut {

@@ -122,14 +122,7 @@ impl NewRecord<'_> {
         tail[12..16].copy_from_slice(&body_word);
         self.put_fixed(out, &head, &tail);
         out.extend_from_slice(self.body);
-        let [topic_high, topic_low] = topic_word;
-        if self.is_v2() {
-            out.put_u8(topic_high);
-        }
-        out.put_u8(topic_low);
-        out.extend_from_slice(self.topic.as_bytes());
-        out.extend_from_slice(&properties_word);
-        put_properties(self.properties, out);
+        put_behind_body((self.topic, topic_word), (self.properties, properties_word), out);
         Ok(())
     }
 
@@ -156,7 +149,7 @@ impl NewRecord<'_> {
     }
 
     fn is_v2(&self) -> bool {
-        self.topic.len() > TOPIC_V1_MAX_BYTES
+        is_v2(self.topic)
     }
 
     fn stored_sys_flag(&self) -> i32 {
@@ -195,6 +188,27 @@ pub(crate) fn put_host(out: &mut impl BufMut, host: SocketAddr) {
     out.put_u32(u32::from(host.port()));
 }
 
+/// Whether a record of a topic has to be one of the second version, whose topic may be long.
+pub(super) fn is_v2(topic: &str) -> bool {
+    topic.len() > TOPIC_V1_MAX_BYTES
+}
+
+/// Appends what stands behind the body: topic and properties, each behind the word of its length.
+#[inline]
+pub(super) fn put_behind_body(
+    (topic, [topic_high, topic_low]): (&str, [u8; 2]),
+    (properties, properties_word): (&[&[u8]], [u8; 2]),
+    out: &mut BytesMut,
+) {
+    if is_v2(topic) {
+        out.put_u8(topic_high);
+    }
+    out.put_u8(topic_low);
+    out.extend_from_slice(topic.as_bytes());
+    out.extend_from_slice(&properties_word);
+    put_properties(properties, out);
+}
+
 /// Bytes that pieces of property text have when they are stored.
 pub(super) fn properties_len(pieces: &[&[u8]]) -> usize {
     let mut len = 0_usize;
@@ -207,7 +221,7 @@ pub(super) fn properties_len(pieces: &[&[u8]]) -> usize {
 }
 
 /// Appends pieces of property text, each closed that another follows.
-pub(super) fn put_properties(pieces: &[&[u8]], out: &mut BytesMut) {
+fn put_properties(pieces: &[&[u8]], out: &mut BytesMut) {
     let mut is_open = false;
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
         if is_open {
