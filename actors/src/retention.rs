@@ -39,9 +39,6 @@ const SAVE_EVERY: u32 = 3;
 /// Rounds from one look for what may be deleted to the next; a changed setting is looked at in the next round.
 const CLEAN_EVERY: u32 = 10;
 
-/// Bytes behind the flushed position that stay mapped: consumers who keep up read there.
-const KEEP_MAPPED_BYTES: u64 = 64 << 20;
-
 /// What the thread owns.
 #[derive(Debug)]
 pub struct Upkeep {
@@ -167,7 +164,8 @@ fn work(mut upkeep: Upkeep, orders: &Receiver<Order>, poison: &Poison) -> Marks 
             Ok(flushed_to) => saved_at = flushed_to,
             Err(error) => poison.trip(format!("the checkpoint could not be saved: {error}")),
         }
-        upkeep.unmap_old();
+        // What readers of old messages have brought into the process.
+        upkeep.reader.unmap_old(0..u64::MAX);
         let before = std::mem::replace(&mut settings, upkeep.config.load_full());
         let has_changed = !Arc::ptr_eq(&before, &settings);
         if is_asked || has_changed || uncleaned >= CLEAN_EVERY {
@@ -212,17 +210,6 @@ impl Upkeep {
             self.marks.save(&self.log, &self.queues, &self.derived)?;
         }
         Ok(flushed_to)
-    }
-
-    /// Takes what readers of old messages have mapped out of the process again; the page cache keeps it.
-    fn unmap_old(&self) {
-        let old = self.log.flushed_to().saturating_sub(KEEP_MAPPED_BYTES);
-        for segment in self.reader.segments().snapshot().iter().take_while(|segment| segment.start() < old) {
-            let len = usize::try_from(old.min(segment.end()) - segment.start()).unwrap_or(usize::MAX);
-            if let Err(error) = segment.mapping().drop_pages(0..len) {
-                tracing::debug!(%error, "pages of old messages stay mapped");
-            }
-        }
     }
 
     /// Deletes what is old. An error is one of the checkpoint.

@@ -356,7 +356,7 @@ mod tests {
     use super::scan::{Look, Step, step};
     use super::*;
     use crate::config::StoreConfig;
-    use crate::testing::{Sample, small_files};
+    use crate::testing::{Sample, mapped_bytes, small_files};
     use crate::{ManualClock, Opened, open};
 
     fn opened(dir: &tempfile::TempDir, flush: FlushMode) -> Opened {
@@ -419,6 +419,34 @@ mod tests {
         assert_eq!((walked.unwrap(), stored), (opened.log.wrote_to(), 2 * PIECES_MAX));
         let bodies = (0..3 * PIECES_MAX).filter(|number| number % 3 > 0).map(|number| number % 7);
         assert!(offsets.into_iter().eq((0..).zip(bodies)));
+    }
+
+    #[test]
+    fn a_long_walk_leaves_nothing_of_the_log_in_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = StoreConfig { log_segment_bytes: 8 << 20, ..small_files(dir.path()) };
+        let mut opened = open(config.clone(), Arc::new(ManualClock::at(0))).unwrap();
+        for number in 0..200 {
+            Sample { queue_id: 0, fill: 1, body_bytes: 65_536 }.store(&mut opened, Sample::TOPIC, number);
+        }
+        let of_log = || mapped_bytes(&dir.path().join("commitlog"));
+        let before = of_log();
+        let (mut records, mut most) = (0, 0);
+        let walked = opened.reader.walk(0, opened.log.wrote_to(), |record| {
+            assert_eq!(record.body().first(), Some(&1));
+            records += 1;
+            most = most.max(of_log());
+            Ok::<(), StoreError>(())
+        });
+        assert_eq!((walked.unwrap(), records), (opened.log.wrote_to(), 200));
+        assert!(most > before && most < before + (3 << 20), "{most} bytes on the way, {before} before");
+        assert!(of_log() <= before + (256 << 10), "{} bytes behind it, {before} before", of_log());
+        // Whatever is made anew from it, a start is a walk as well.
+        drop(opened);
+        std::fs::remove_dir_all(dir.path().join("consumequeue")).unwrap();
+        let opened = open(config, Arc::new(ManualClock::at(0))).unwrap();
+        assert_eq!(opened.queues.get(Sample::TOPIC, 0).unwrap().max_offset(), 200);
+        assert!(of_log() < 1 << 20, "{} bytes after a start", of_log());
     }
 
     #[test]

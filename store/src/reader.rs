@@ -5,6 +5,7 @@
 //! - bytes below `wrote_to` are final; a slice of them costs no copy and keeps its segment mapped;
 //! - nobody but the `CommitLog` moves `wrote_to`, nobody but the `LogFlusher` moves `flushed_to`.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -81,6 +82,9 @@ pub struct LogReader {
     positions: Arc<Positions>,
     segment_bytes: u64,
 }
+
+/// Bytes in front of the flushed position that stay in the process: consumers who keep up read there.
+pub(crate) const KEEP_MAPPED_BYTES: u64 = 64 << 20;
 
 impl LogReader {
     pub(crate) fn new(segments: Arc<Segments>, positions: Arc<Positions>, segment_bytes: u64) -> LogReader {
@@ -203,6 +207,20 @@ impl LogReader {
         }
     }
 
+    /// Takes what was read of old messages in this range out of the process again; the page cache keeps it. What was
+    /// flushed a moment ago is not old.
+    pub fn unmap_old(&self, log: Range<u64>) {
+        let to = log.end.min(self.flushed_to().saturating_sub(KEEP_MAPPED_BYTES));
+        if log.start >= to {
+            return;
+        }
+        for segment in self.segments.snapshot().iter() {
+            if segment.end() > log.start && segment.start() < to {
+                segment.unmap(log.start..to);
+            }
+        }
+    }
+
     /// Whether reading these bytes waits for no disk. What nobody can read is resident.
     pub fn is_resident(&self, log_offset: u64, len: usize) -> bool {
         self.segments.with(log_offset, |segment| segment.is_resident(log_offset, len)).unwrap_or(true)
@@ -214,7 +232,7 @@ mod tests {
     use super::*;
     use crate::faults;
     use crate::segment::{Allocate, SegmentWriter};
-    use crate::testing::until;
+    use crate::testing::{mapped_bytes, until};
 
     #[test]
     fn a_reader_follows_the_writer_within_a_segment() {
@@ -243,6 +261,33 @@ mod tests {
         let _forgotten = faults::forget(dir.path());
         assert!(!reader.is_resident(4096, 5) && reader.resident_to(4096, 5, 0).is_none());
         assert_eq!(reader.read_now(4096, 5), Err(Cold));
+    }
+
+    #[test]
+    fn what_was_read_leaves_the_process_when_it_is_old() {
+        const MIB: u64 = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = SegmentWriter::create(dir.path(), 0, 72 * MIB, Allocate::Now).unwrap();
+        let end = writer.segment().end();
+        writer.publish(end);
+        let segments = Arc::new(Segments::new(vec![Arc::clone(writer.segment())]));
+        let positions = Arc::new(Positions::at(end, 70 * MIB));
+        let reader = LogReader::new(segments, positions, end);
+        let read = |log: Range<u64>| {
+            let bytes = reader.slice(log.start, usize::try_from(log.end - log.start).unwrap()).unwrap();
+            assert!(bytes.iter().step_by(crate::mmap::PAGE_BYTES).all(|byte| *byte == 0));
+        };
+        // 64 MiB in front of the flushed position stay, and what is behind it.
+        for (old, left_mib) in [(2 * MIB..3 * MIB, 71), (5 * MIB..u64::MAX, 71), (0..u64::MAX, 66)] {
+            // The system may take a page at any time.
+            until("the rest is in the process", || {
+                read(0..end);
+                reader.unmap_old(old.clone());
+                let left = mapped_bytes(dir.path());
+                assert!(left <= left_mib * MIB, "{left} bytes");
+                left == left_mib * MIB
+            });
+        }
     }
 
     #[test]

@@ -167,6 +167,16 @@ impl Segment {
         ready((&self.file, &self.path), from..end, is_resident)
     }
 
+    /// Takes the whole pages of a range of the log out of this process, as far as they lie in this segment; the page
+    /// cache keeps them.
+    pub fn unmap(&self, log: Range<u64>) {
+        let place = |offset: u64| usize::try_from(offset.clamp(self.start, self.end()) - self.start);
+        let place = |offset| place(offset).expect("a segment fits the address space");
+        if let Err(error) = self.mapping.drop_pages(place(log.start)..place(log.end)) {
+            tracing::debug!(%error, file = %self.path.display(), "pages stay in the process");
+        }
+    }
+
     /// Has the disk take everything stored in this file so far.
     pub fn sync(&self) -> Result<(), StoreError> {
         let synced = faults::pass(Op::Flush, &self.path, || self.file.sync_data());
@@ -335,12 +345,15 @@ fn fetch(file: &File, path: &Path, range: Range<u64>) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Brings a segment into memory ahead of who walks over it, so that the walk meets no error of the disk.
+/// Brings a segment into memory ahead of who walks over it, so that the walk meets no error of the disk; and out of the
+/// process behind it, so that long walks leave it small.
 #[derive(Debug)]
 pub(crate) struct Ahead<'a> {
     segment: &'a Segment,
     /// Bytes that are brought at once, at least.
     step: u64,
+    /// Offset from which on the walk may have pages in the process.
+    from: u64,
     /// Offset before which all is there that the walk has asked for.
     ready_to: u64,
 }
@@ -348,12 +361,12 @@ pub(crate) struct Ahead<'a> {
 impl Ahead<'_> {
     /// A walk over a segment.
     pub(crate) fn over(segment: &Segment) -> Ahead<'_> {
-        Ahead { segment, step: AHEAD_BYTES, ready_to: 0 }
+        Ahead { segment, step: AHEAD_BYTES, from: segment.end(), ready_to: 0 }
     }
 
     /// A single look: no more than is wanted.
     pub(crate) fn exactly(segment: &Segment) -> Ahead<'_> {
-        Ahead { segment, step: 0, ready_to: 0 }
+        Ahead { segment, step: 0, from: segment.end(), ready_to: 0 }
     }
 
     /// The walk wants `len` bytes from `offset`, which never goes back.
@@ -380,7 +393,22 @@ impl Ahead<'_> {
         let to = to.max(from.saturating_add(self.step)).min(self.segment.end());
         self.segment.ready(from, usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX))?;
         self.ready_to = to;
+        self.leave(offset);
         Ok(())
+    }
+
+    /// Takes what is in front of `offset` out of the process. A single look leaves its page there.
+    fn leave(&mut self, offset: u64) {
+        if self.step > 0 {
+            self.segment.unmap(self.from..offset);
+            self.from = offset;
+        }
+    }
+}
+
+impl Drop for Ahead<'_> {
+    fn drop(&mut self) {
+        self.leave(self.ready_to);
     }
 }
 

@@ -150,6 +150,29 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Bytes of these files, or of all in this folder, that this process has mapped pages for.
+///
+/// # Panics
+/// If the system does not tell.
+pub fn mapped_bytes(of: &Path) -> u64 {
+    let of = of.display().to_string();
+    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("the system tells");
+    let (mut is_of, mut kib) = (false, 0);
+    for line in smaps.lines() {
+        match line.strip_prefix("Rss:") {
+            Some(size) if is_of => {
+                kib += size.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB");
+            }
+            // The fields of a map follow its first line, which has no colon behind its first word.
+            None if !line.split(' ').next().is_some_and(|word| word.ends_with(':')) => {
+                is_of = line.contains(&of);
+            }
+            _ => {}
+        }
+    }
+    kib << 10
+}
+
 /// Has the disk take the files in `dir`, and the system forget what it knows of them, as far as it does that: what is
 /// in memory afterwards nobody can rely on. To have readers find nothing there, see `faults::forget`.
 ///

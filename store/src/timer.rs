@@ -17,11 +17,15 @@
 
 mod checkpoint;
 mod log;
+mod messages;
 mod peek;
 mod recent;
 mod recover;
+mod slot;
 mod wheel;
 
+#[cfg(test)]
+mod footprint_test;
 #[cfg(test)]
 mod timer_test;
 #[cfg(test)]
@@ -38,6 +42,7 @@ use troupemq_codec::timer_record::{
 
 pub(crate) use self::checkpoint::read as read_checkpoint;
 pub use self::peek::TimerPeek;
+pub use self::slot::SlotUnits;
 
 use self::log::TimerLog;
 use self::recent::Recent;
@@ -153,18 +158,6 @@ pub struct TimerView {
 struct Told {
     read_to_ms: AtomicI64,
     next_queue_offset: AtomicI64,
-}
-
-/// The units of a slot as they were when they were asked for; read on a thread that may wait.
-#[derive(Debug, Clone)]
-pub struct SlotUnits {
-    segments: Arc<Segments>,
-    /// Time of the slot, epoch ms.
-    pub slot_ms: i64,
-    /// Units, cancellations taken off twice: an estimate of their number.
-    pub count: i32,
-    last: i64,
-    precision_ms: i64,
 }
 
 #[derive(Debug)]
@@ -467,49 +460,6 @@ impl TimerStore {
     }
 }
 
-impl SlotUnits {
-    /// Reads them, oldest first. Waits for the disk.
-    ///
-    /// # Errors
-    /// If the disk cannot read one of them: those in front of it cannot be found either.
-    pub fn read(&self) -> Result<Vec<TimerUnit>, StoreError> {
-        let mut units = self.newest_first().collect::<Result<Vec<_>, _>>()?;
-        units.reverse();
-        Ok(units)
-    }
-
-    /// Log offset of the oldest message that was entered behind its time. Waits for the disk.
-    pub fn oldest_late(&self) -> Result<Option<u64>, StoreError> {
-        let mut oldest = None;
-        for unit in self.newest_first() {
-            let unit = unit?;
-            let log_offset = unit.log_offset.cast_unsigned();
-            if unit.delay_ms == 0 && oldest.is_none_or(|known| log_offset < known) {
-                oldest = Some(log_offset);
-            }
-        }
-        Ok(oldest)
-    }
-
-    fn newest_first(&self) -> impl Iterator<Item = Result<TimerUnit, StoreError>> + use<'_> {
-        let floor = move |time_ms: i64| time_ms - time_ms.rem_euclid(self.precision_ms);
-        let (mut position, mut units) = (self.last, log::Units::of(&self.segments));
-        std::iter::from_fn(move || {
-            let unit = match units.at(position) {
-                Ok(unit) => unit?,
-                Err(error) => {
-                    position = -1;
-                    return Some(Err(error));
-                }
-            };
-            // Chains only lead back; a unit of another slot ends them.
-            let is_of_slot = floor(unit.due_ms()) == floor(self.slot_ms);
-            position = if unit.previous < position { unit.previous } else { -1 };
-            is_of_slot.then_some(Ok(unit))
-        })
-    }
-}
-
 impl TimerView {
     /// Width of a slot in milliseconds.
     pub fn precision_ms(&self) -> i64 {
@@ -552,13 +502,7 @@ impl TimerView {
     /// The units of a slot.
     pub fn slot(&self, slot_ms: i64) -> Result<SlotUnits, StoreError> {
         let slot = self.wheel.get(slot_ms)?;
-        Ok(SlotUnits {
-            segments: Arc::clone(&self.segments),
-            slot_ms,
-            count: slot.map_or(0, |slot| slot.count),
-            last: slot.map_or(-1, |slot| slot.last),
-            precision_ms: self.precision_ms,
-        })
+        Ok(SlotUnits::of(&self.segments, (slot_ms, self.precision_ms), slot))
     }
 }
 
@@ -571,11 +515,7 @@ impl TimerFlusher {
         for segment in self.segments.snapshot().iter() {
             if segment.end() > flushed_to && segment.start() < log_end {
                 segment.sync()?;
-                let written = log_end.min(segment.end()) - segment.start();
-                let written = usize::try_from(written).expect("a segment fits the address space");
-                if let Err(error) = segment.mapping().drop_pages(0..written) {
-                    tracing::debug!(%error, file = %segment.path().display(), "pages stay in memory");
-                }
+                segment.unmap(0..log_end);
             }
         }
         self.flushed_to.store(log_end, Ordering::Relaxed);

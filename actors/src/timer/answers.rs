@@ -70,9 +70,9 @@ pub(super) fn count(
     };
     for (slot_ms, timers) in slots {
         metrics.add(slot_ms, i64::from(timers), now_ms);
-        for unit in report.view.slot(slot_ms)?.read()? {
+        report.view.slot(slot_ms)?.each(|unit| {
             *by_hash.entry(unit.topic_hash).or_default() += if unit.is_delete() { -1 } else { 1 };
-        }
+        })?;
     }
     let next_ms = report.next_ms.or(first_ms);
     metrics.next_due_ms = next_ms.unwrap_or(0);

@@ -9,11 +9,9 @@ use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::poison::Poison;
-use crate::reader::{LogReader, Positions};
+use crate::reader::{KEEP_MAPPED_BYTES, LogReader, Positions};
 use crate::segment::Segment;
 
-/// Bytes behind the flushed position that stay mapped: consumers who keep up read there.
-const KEEP_MAPPED_BYTES: u64 = 64 << 20;
 /// Pages are taken out in steps of this many bytes.
 const DROP_STEP_BYTES: u64 = 16 << 20;
 
@@ -86,14 +84,7 @@ impl LogFlusher {
         if to < self.dropped_to + DROP_STEP_BYTES {
             return;
         }
-        for segment in self.touched(self.dropped_to, to) {
-            let from = self.dropped_to.max(segment.start()) - segment.start();
-            let until = to.min(segment.end()) - segment.start();
-            let range = usize::try_from(from).unwrap_or_default()..usize::try_from(until).unwrap_or_default();
-            if let Err(error) = segment.mapping().drop_pages(range) {
-                tracing::debug!(%error, "pages behind the flushed position stay mapped");
-            }
-        }
+        self.reader.unmap_old(self.dropped_to..to);
         self.dropped_to = to;
     }
 }

@@ -451,6 +451,7 @@ impl IndexFile {
         self.clear_behind(count)?;
         self.adopt(&header);
         self.write_header();
+        self.drop_pages(self.entry_at(0)..self.entry_at(known));
         Ok(last)
     }
 

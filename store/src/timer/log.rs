@@ -23,6 +23,8 @@ use crate::segments::{SegmentFile, Segments, list_files};
 
 /// Bytes in front of a unit that the system is asked about together with it.
 const NEAR_BYTES: u64 = 64 << 10;
+/// Bytes from the first to the last unit read above which they leave the process.
+const READ_BYTES: u64 = 1 << 20;
 
 /// The timer log, owned by its one writer.
 #[derive(Debug)]
@@ -243,12 +245,14 @@ pub(crate) struct Units<'a> {
     segment: Option<Arc<Segment>>,
     /// Positions that can be read through the map.
     ready: Range<u64>,
+    /// Positions of that segment between which units were read that may still be in the process.
+    read: Range<u64>,
 }
 
 impl<'a> Units<'a> {
     /// Those of a log.
     pub(crate) fn of(segments: &'a Segments) -> Units<'a> {
-        Units { segments, segment: None, ready: 0..0 }
+        Units { segments, segment: None, ready: 0..0, read: 0..0 }
     }
 
     /// The unit at a position. Waits for the disk.
@@ -260,14 +264,29 @@ impl<'a> Units<'a> {
             // Chains lead back. What is not in memory is read by itself: what stands in front may not be wanted.
             let from = end.saturating_sub(NEAR_BYTES).max(segment.start());
             let near = usize::try_from(end - from).unwrap_or(UNIT_BYTES);
-            self.ready = match segment.is_resident(from, near) {
+            let ready = match segment.is_resident(from, near) {
                 true => from..end,
                 false => segment.ready(position, UNIT_BYTES).map(|()| position..end)?,
             };
-            self.segment = Some(segment);
+            self.go_on(segment, ready);
         }
         let bytes = self.segment.as_ref().and_then(|segment| segment.slice(position, UNIT_BYTES));
         Ok(bytes.and_then(|bytes| TimerUnit::decode(bytes).ok()))
+    }
+
+    /// Goes on with units of this segment. What was read before leaves the process once it is much.
+    fn go_on(&mut self, segment: Arc<Segment>, ready: Range<u64>) {
+        let is_same = self.segment.as_ref().is_some_and(|known| Arc::ptr_eq(known, &segment));
+        let is_much = self.read.end - self.read.start > READ_BYTES;
+        match &self.segment {
+            Some(known) if is_much || !is_same => {
+                known.unmap(self.read.clone());
+                self.read = ready.clone();
+            }
+            Some(_) => self.read = self.read.start.min(ready.start)..self.read.end.max(ready.end),
+            None => self.read = ready.clone(),
+        }
+        (self.segment, self.ready) = (Some(segment), ready);
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit};
 
 use super::log::TimerLog;
+use super::messages::Messages;
 use super::recent::Recent;
 use super::wheel::Wheel;
 use super::{TIMER_TOPIC, TimerFlusher, TimerPaths, TimerStore, Told, checkpoint};
@@ -63,11 +64,9 @@ impl TimerStore {
         let is_same = trusts_wheel && of_wheel_ms.is_none_or(|of_wheel_ms| of_wheel_ms == precision_ms);
         let looked_from = known.flushed_to.max(0).cast_unsigned().saturating_sub(LOOK_BACK_BYTES);
         let flushed_to = known.flushed_to.max(0).cast_unsigned();
-        let open_log = || {
-            let keep = |position, unit: &TimerUnit| is_whole(reader, unit, position < flushed_to);
-            TimerLog::open(paths.log.clone(), config.timer_log_file_bytes, looked_from, keep)
-        };
-        let mut log = open_log()?;
+        let open_log =
+            || open_log(&paths.log, config.timer_log_file_bytes, reader, (looked_from, flushed_to));
+        let (mut log, mut behind) = open_log()?;
         let (mut wheel, mut is_new) = Wheel::open(&paths.wheel, precision_ms, is_same)?;
         let read_to_ms = match known.last_read_ms {
             // Nothing can have been due before the first timer was entered.
@@ -83,13 +82,13 @@ impl TimerStore {
         if let Some(why) = damage {
             tracing::warn!(dir = %paths.log.display(), why, "the timer log is made anew from its topic");
             log.remove()?;
-            log = open_log()?;
+            (log, behind) = open_log()?;
             (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, false)?;
         }
         let (kept_ms, window_ms) = spans_ms(config);
         let queue_offset = match damage {
             Some(_) => queues.get(TIMER_TOPIC, 0).map_or(0, |queue| queue.min_offset()),
-            None => queue_offset(queues, reader, &log, &known)?,
+            None => queue_offset(queues, reader, &log, (behind, &known))?,
         };
         let mut store = TimerStore {
             flusher: TimerFlusher {
@@ -150,8 +149,8 @@ impl TimerStore {
             return Err(refused);
         }
         for time_ms in touched {
-            let units = self.units(time_ms)?;
-            let count = units.iter().map(|unit| if unit.is_delete() { -1 } else { 1 }).sum();
+            let mut count = 0;
+            self.slot(time_ms)?.each(|unit| count += if unit.is_delete() { -1 } else { 1 })?;
             if let Some(slot) = self.wheel.get(time_ms)? {
                 self.wheel.put(time_ms, slot.first, slot.last, count);
             }
@@ -175,6 +174,19 @@ impl TimerStore {
         })?;
         Ok(pending)
     }
+}
+
+/// Opens the timer log; answers also the offset in the topic behind the messages of the units that were not flushed.
+fn open_log(
+    dir: &Path,
+    file_bytes: u64,
+    reader: &LogReader,
+    (from, flushed_to): (u64, u64),
+) -> Result<(TimerLog, i64), StoreError> {
+    let mut messages = Messages::of(reader);
+    let keep = |position, unit: &TimerUnit| messages.keep(unit, position < flushed_to);
+    let log = TimerLog::open(dir.to_owned(), file_bytes, from, keep)?;
+    Ok((log, messages.next_queue_offset))
 }
 
 /// How long a message surely lies in the log, and the time ahead up to which timers go to their own slot, both in ms.
@@ -227,48 +239,28 @@ fn damage_of_files(
     if log.end() < flushed_to {
         return Ok(Some("its last files are missing"));
     }
-    let is_foreign = log.first_of_each()?.iter().any(|unit| !is_whole(reader, unit, false));
+    let is_foreign = log.first_of_each()?.iter().any(|unit| !Messages::of(reader).keep(unit, false));
     Ok(is_foreign.then_some("a file is of another store"))
 }
 
-/// Whether a unit and its message are there. A unit that was not flushed may have lost its end, which is zero then: its
-/// size is none, or not that of the record. A message that the disk cannot read just now tells nothing.
-fn is_whole(reader: &LogReader, unit: &TimerUnit, is_flushed: bool) -> bool {
-    let at = unit.log_offset.cast_unsigned();
-    if unit.size <= 0 || at >= reader.wrote_to() {
-        return false;
-    }
-    let is_of_record = || match reader.fetch_record(at, |record| record.total_size()) {
-        Ok(size) => size == usize::try_from(unit.size).ok(),
-        Err(error) => {
-            tracing::error!(%error, "the message of a timer cannot be compared with it");
-            true
-        }
-    };
-    is_flushed || at < reader.min_offset() || is_of_record()
-}
-
 /// Offset of the next message to enter: behind the last one that has a unit, and behind what the check point knows
-/// to be entered, unless the log has lost what the check point knows.
+/// to be entered, unless the log has lost what the check point knows. `behind` is the same of those units that were not
+/// flushed.
 fn queue_offset(
     queues: &QueueTable,
     reader: &LogReader,
     log: &TimerLog,
-    known: &TimerCheckpoint,
+    (behind, known): (i64, &TimerCheckpoint),
 ) -> Result<i64, StoreError> {
-    let behind = |unit: &TimerUnit| {
-        let at = unit.log_offset.cast_unsigned();
-        let next = reader.fetch_record(at, |record| record.queue_offset() + 1);
+    // The last unit may be one that went round again, of an older message.
+    let last = log.last()?.map(|last| {
+        let next = reader.fetch_record(last.log_offset.cast_unsigned(), |record| record.queue_offset() + 1);
         next.unwrap_or_else(|error| {
             tracing::error!(%error, "the message of a timer cannot be read");
             None
         })
-    };
-    let mut offset = log.last()?.and_then(|last| behind(&last)).unwrap_or(0);
-    // The last unit may be one that went round again, of an older message.
-    log.each_from(known.flushed_to.max(0).cast_unsigned(), |_, unit| {
-        offset = offset.max(behind(unit).unwrap_or(0));
-    })?;
+    });
+    let mut offset = last.flatten().unwrap_or(0).max(behind);
     if log.end() >= known.flushed_to.cast_unsigned() {
         offset = offset.max(known.queue_offset);
     }
