@@ -30,6 +30,51 @@ pub const HALF_TOPIC: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
 /// The most that a level or a time adds to the properties of a message which says where it goes: the time of its slot.
 const NOTE_MAX_BYTES: usize = "TIMER_OUT_MS".len() + "\u{1}9223372036854775807\u{2}".len();
 
+/// Room for the text of one detour after the other, and what the last one began and ended with: messages that come
+/// together mostly go to one topic at one time.
+#[derive(Debug, Default)]
+pub struct DetourText {
+    room: BytesMut,
+    topic: String,
+    /// The property that names the topic.
+    front: BytesMut,
+    slot_ms: i64,
+    /// The property that names the time of the slot; empty before there was one.
+    slot: BytesMut,
+}
+
+impl DetourText {
+    /// The text that tells where a message goes.
+    fn begin(&mut self, topic: &str, queue_id: i32) -> BytesMut {
+        if self.front.is_empty() || self.topic != topic {
+            topic.clone_into(&mut self.topic);
+            self.front.clear();
+            put_property(&mut self.front, REAL_TOPIC, topic);
+        }
+        let mut text = std::mem::take(&mut self.room);
+        text.clear();
+        text.reserve(self.front.len() + 96);
+        text.extend_from_slice(&self.front);
+        put_number_property(&mut text, REAL_QUEUE_ID, queue_id.into());
+        text
+    }
+
+    /// Appends the time of a slot.
+    fn put_slot(&mut self, text: &mut BytesMut, slot_ms: i64) {
+        if self.slot.is_empty() || self.slot_ms != slot_ms {
+            self.slot_ms = slot_ms;
+            self.slot.clear();
+            put_number_property(&mut self.slot, TIMER_OUT_MS, slot_ms);
+        }
+        text.extend_from_slice(&self.slot);
+    }
+
+    /// Takes the room of a detour back that is not needed any more.
+    pub fn give_back(&mut self, detour: Detour) {
+        self.room = detour.properties;
+    }
+}
+
 /// What a message asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wish<'a> {
@@ -73,16 +118,8 @@ pub struct Detour {
 }
 
 impl Detour {
-    /// A detour by a queue, for a message whose target it tells.
-    fn to(
-        (topic, queue): (&'static str, Arc<ConsumeQueue>),
-        tags_code: i64,
-        (target, queue_id): (&str, i32),
-    ) -> Detour {
-        // One piece of memory for each message that waits; messages that do not wait need none.
-        let mut properties = BytesMut::with_capacity(target.len() + 96);
-        put_property(&mut properties, REAL_TOPIC, target);
-        put_number_property(&mut properties, REAL_QUEUE_ID, queue_id.into());
+    /// A detour by a queue, with a text that tells where the message goes.
+    fn to((topic, queue): (&'static str, Arc<ConsumeQueue>), tags_code: i64, properties: BytesMut) -> Detour {
         let target_bytes = properties.len();
         Detour { topic, queue, tags_code, properties, target_bytes, room_bytes: 0, slot_ms: None }
     }
@@ -136,21 +173,36 @@ impl Detours {
         queue_id: i32,
         now_ms: i64,
     ) -> Result<Option<Detour>, Refusal> {
+        self.find_with(&mut DetourText::default(), wish, (topic, queue_id), now_ms)
+    }
+
+    /// The same with this room for its text.
+    ///
+    /// # Errors
+    /// What the message asks for that cannot be.
+    pub fn find_with(
+        &self,
+        text: &mut DetourText,
+        wish: &Wish<'_>,
+        target: (&str, i32),
+        now_ms: i64,
+    ) -> Result<Option<Detour>, Refusal> {
         let level = level_of(wish.level, self.levels.max())?;
         if wish.is_half {
             // A time that cannot be is refused here: with it the transaction could never be committed.
             if level <= 0 {
                 self.gate.slot(&wish.time, now_ms)?;
             }
-            return self.half(wish, topic, queue_id).map(Some);
+            return self.half(text, wish, target).map(Some);
         }
         if level <= 0 {
-            return self.timed(wish, topic, (queue_id, now_ms));
+            return self.timed(text, wish, target, now_ms);
         }
         let used = self.levels.clamp(level);
         let queue = self.queue_of_level(used)?;
         let tags_code = now_ms.saturating_add(self.levels.delay_ms(used));
-        let mut detour = Detour::to((SCHEDULE_TOPIC, queue), tags_code, (topic, queue_id));
+        let text = text.begin(target.0, target.1);
+        let mut detour = Detour::to((SCHEDULE_TOPIC, queue), tags_code, text);
         if used != level {
             put_number_property(&mut detour.properties, DELAY, used.into());
         }
@@ -159,21 +211,29 @@ impl Detours {
 
     fn timed(
         &self,
+        text: &mut DetourText,
         wish: &Wish<'_>,
-        topic: &str,
-        (queue_id, now_ms): (i32, i64),
+        (topic, queue_id): (&str, i32),
+        now_ms: i64,
     ) -> Result<Option<Detour>, Refusal> {
         let Some(slot_ms) = self.gate.slot(&wish.time, now_ms)? else { return Ok(None) };
         let queue = self.kept(&self.timed, TIMER_TOPIC, 0)?;
-        let mut detour = Detour::to((TIMER_TOPIC, queue), tags_code_of(wish.tags), (topic, queue_id));
-        put_number_property(&mut detour.properties, TIMER_OUT_MS, slot_ms);
+        let target = text.begin(topic, queue_id);
+        let mut detour = Detour::to((TIMER_TOPIC, queue), tags_code_of(wish.tags), target);
+        text.put_slot(&mut detour.properties, slot_ms);
         detour.slot_ms = Some(slot_ms);
         Ok(Some(detour))
     }
 
-    fn half(&self, wish: &Wish<'_>, topic: &str, queue_id: i32) -> Result<Detour, Refusal> {
+    fn half(
+        &self,
+        text: &mut DetourText,
+        wish: &Wish<'_>,
+        (topic, queue_id): (&str, i32),
+    ) -> Result<Detour, Refusal> {
         let queue = self.kept(&self.half, HALF_TOPIC, 0)?;
-        let mut detour = Detour::to((HALF_TOPIC, queue), tags_code_of(wish.tags), (topic, queue_id));
+        let text = text.begin(topic, queue_id);
+        let mut detour = Detour::to((HALF_TOPIC, queue), tags_code_of(wish.tags), text);
         put_property(&mut detour.properties, TRANSACTION_ID, wish.uniq_key);
         detour.room_bytes = wish.room_bytes();
         Ok(detour)
@@ -234,6 +294,34 @@ mod tests {
         let found = detours.find(&wish(Some("1")), "Topic", 3, 1000).unwrap().expect("a detour");
         assert_eq!((found.topic, found.recall_ms()), (SCHEDULE_TOPIC, None));
         assert!(detours.find(&wish(Some("0")), "Topic", 3, 6000).unwrap().is_none(), "the time is past");
+    }
+
+    #[test]
+    fn a_detour_has_the_same_text_whatever_detours_had_the_room_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let detours = detours(dir.path());
+        let timer = |deliver| Wish {
+            time: TimeWish { deliver: Some(deliver), ..TimeWish::default() },
+            ..Wish::default()
+        };
+        let half = Wish { is_half: true, uniq_key: "U", ..Wish::default() };
+        let level = Wish { level: Some("99"), ..Wish::default() };
+        let mut text = DetourText::default();
+        for (wish, topic, queue_id) in [
+            (timer("5500"), "Topic", 3),
+            (timer("5500"), "Topic", 12),
+            (timer("7500"), "Other", 0),
+            (half, "Other", 0),
+            (level, "A longer topic", 1),
+            (timer("7500"), "T", 1),
+        ] {
+            let alone = detours.find(&wish, topic, queue_id, 1000).unwrap().expect("a detour");
+            let found =
+                detours.find_with(&mut text, &wish, (topic, queue_id), 1000).unwrap().expect("a detour");
+            assert_eq!((&found.properties, found.note()), (&alone.properties, alone.note()));
+            assert_eq!(PropertiesView(&found.properties).get(REAL_TOPIC), Some(topic));
+            text.give_back(found);
+        }
     }
 
     #[test]

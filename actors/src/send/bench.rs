@@ -23,7 +23,7 @@ use troupemq_store::{AppendBatch, PendingRecord, QueueKind};
 use crate::cast::BrokerCast;
 use crate::commit_log::{Append, Done, Outcome, not_taken};
 use crate::config::BrokerConfig;
-use crate::detour::Detour;
+use crate::detour::{Detour, DetourText};
 use crate::directory::QueueView;
 use crate::heartbeat::answers::group_view;
 use crate::held::hold;
@@ -81,6 +81,8 @@ pub struct Bench {
     now_ms: Option<i64>,
     /// The settings that hold for the batch: one look for all its sends.
     config: Option<Arc<BrokerConfig>>,
+    /// Room for the text of a detour.
+    detour_text: DetourText,
     /// By which its timers can be recalled.
     handles: RecallHandles,
     /// The one for the send at hand, if it is a timer.
@@ -460,7 +462,8 @@ impl Bench {
         let again = send.reconsume_times.unwrap_or(0);
         // What comes in a batch waits for nothing either: clients refuse to send such.
         let may_wait = !is_dead && !send.is_batch && marks.may_wait();
-        let detour = marks.detour(cast, (id, again > 0, may_wait), (&place.name, queue.queue_id), now_ms)?;
+        let (with, wanted) = ((cast, &mut self.detour_text), (id, again > 0, may_wait));
+        let detour = marks.detour(with, wanted, (&place.name, queue.queue_id), now_ms)?;
         let light = light::queues_unless_waiting(cast, &place.name, (marks.light, detour.is_some()))?;
         let record = NewRecord {
             topic: detour.as_ref().map_or(&*place.name, |detour| detour.topic),
@@ -502,7 +505,7 @@ impl Bench {
             // The property made here stands last, with a mark behind it.
             None => at.1 + UNIQ_KEY.len() + 1..end - 1,
         };
-        if let Some(detour) = &detour {
+        if let Some(detour) = detour {
             self.note((target, piece.properties), (&marks, detour), (id, id_at.clone()), at);
         }
         Ok(id_at)
@@ -515,7 +518,7 @@ impl Bench {
     fn note(
         &mut self,
         (target, properties): (&Target<'_>, &[u8]),
-        (marks, detour): (&Marks<'_>, &Detour),
+        (marks, detour): (&Marks<'_>, Detour),
         id: (&str, Range<usize>),
         (properties_at, end): (usize, usize),
     ) {
@@ -530,7 +533,8 @@ impl Bench {
             properties: (properties, properties_at),
             detour_at: end - detour.properties.len(),
         };
-        self.noted.note(cast.detours.marker(), (marks, detour), &encoded);
+        self.noted.note(cast.detours.marker(), (marks, &detour), &encoded);
+        self.detour_text.give_back(detour);
     }
 
     /// Has the record that was pushed last numbered for its light queues.

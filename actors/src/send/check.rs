@@ -19,7 +19,7 @@ use troupemq_store::commit_log::ZEROS_MAX;
 
 use crate::cast::BrokerCast;
 use crate::config::BrokerConfig;
-use crate::detour::{Detour, Wish};
+use crate::detour::{Detour, DetourText, Wish};
 use crate::net::Refusal;
 use crate::timer::admit::TimeWish;
 use crate::timer::enqueue::Due;
@@ -302,15 +302,15 @@ impl<'a> Marks<'a> {
     /// Where the message has to wait before it reaches a queue of `topic`; nowhere unless it may have to.
     pub fn detour(
         &self,
-        cast: &BrokerCast,
+        (cast, text): (&BrokerCast, &mut DetourText),
         (uniq_key, is_again, may_wait): (&str, bool, bool),
-        (topic, queue_id): (&str, i32),
+        target: (&str, i32),
         now_ms: i64,
     ) -> Result<Option<Detour>, Refusal> {
         if !may_wait {
             return Ok(None);
         }
-        cast.detours.find(&self.wish(uniq_key, is_again), topic, queue_id, now_ms)
+        cast.detours.find_with(text, &self.wish(uniq_key, is_again), target, now_ms)
     }
 
     /// Refuses a kind of message that this broker does not deliver.
