@@ -127,7 +127,7 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
         .map(|(message, pieces)| Own {
             record: message.record(pieces),
             tags_code: message.tags_code,
-            keys: Some(message.keys.map(|key| key.map(str::as_bytes))),
+            keys: Some(message.keys),
         })
         .collect();
     let passed = match store(cast, &own).await {
@@ -182,7 +182,7 @@ struct Delayed<'a> {
     queue_id: i32,
     tags_code: i64,
     /// Its unique key and its keys.
-    keys: [Option<&'a str>; 2],
+    keys: [Option<&'a [u8]>; 2],
     more: &'a [u8],
     /// Its properties, counted up, when it goes round again.
     again: Option<Properties>,
@@ -222,7 +222,7 @@ impl<'a> Delayed<'a> {
             false => (None, 0),
         };
         let more = &leaving.more[..];
-        let (tags_code, keys) = (tags_code_of(tags), [uniq_key, keys]);
+        let (tags_code, keys) = (tags_code_of(tags), [uniq_key, keys].map(|key| key.map(str::as_bytes)));
         Some(Delayed { stored, topic, queue_id, tags_code, keys, more, again, rolls })
     }
 

@@ -36,7 +36,7 @@ pub struct Aimed<'a> {
     /// What its unit carries: the hash of its tags.
     pub tags_code: i64,
     /// Its unique key and its keys.
-    pub keys: [Option<&'a str>; 2],
+    pub keys: [Option<&'a [u8]>; 2],
 }
 
 impl Aim {
@@ -68,9 +68,7 @@ impl Aim {
     /// Where a message goes whose properties these are; none if it is not known.
     pub fn within<'a>(&self, properties: PropertiesView<'a>) -> Option<Aimed<'a>> {
         let topic = self.topic.within(properties)?;
-        // A key that is no text is none, as where the properties are read.
-        let text = |place: &Place| std::str::from_utf8(place.within(properties)?).ok();
-        let keys = self.keys.each_ref().map(text);
+        let keys = self.keys.each_ref().map(|key| key.within(properties));
         Some(Aimed { topic, queue_id: self.queue_id, tags_code: self.tags_code, keys })
     }
 }
@@ -96,11 +94,11 @@ mod tests {
         let properties = PropertiesView(text.as_bytes());
         let [topic, unique_key, keys] = ["REAL_TOPIC", "UNIQ_KEY", "KEYS"].map(|name| properties.get(name));
         let aim = Aim::of(properties, [topic, Some("3"), Some("A"), unique_key, keys]);
-        let wanted =
-            Aimed { topic: b"T", queue_id: 3, tags_code: tags_code_of(Some("A")), keys: [unique_key, keys] };
+        let keys_found = [unique_key, keys].map(|key| key.map(str::as_bytes));
+        let wanted = Aimed { topic: b"T", queue_id: 3, tags_code: tags_code_of(Some("A")), keys: keys_found };
         assert_eq!(aim.within(properties), Some(wanted));
         let aim = Aim::of(properties, [topic, Some("0"), None, None, keys]);
-        assert_eq!(aim.within(properties).unwrap().keys, [None, keys]);
+        assert_eq!(aim.within(properties).unwrap().keys, [None, keys_found[1]]);
         assert_eq!(aim.within(PropertiesView(b"")), None, "of other properties");
     }
 

@@ -7,7 +7,7 @@
 
 use bytes::BytesMut;
 use troupemq_codec::command::Head;
-use troupemq_codec::message::receipt_handle::RecallHandles;
+use troupemq_codec::message::receipt_handle::{HandleLetters, RecallHandles};
 use troupemq_codec::request::{SendReply, StoredAt, StoredUsually};
 use troupemq_codec::sent::Stored;
 use troupemq_codec::{HeaderForm, ResponseCode, Sent};
@@ -59,7 +59,7 @@ pub(super) struct Finished<'a> {
 
 impl<'a> Finished<'a> {
     /// The handle of a send, if it has one.
-    fn handle_of(&self, place: &Placed) -> Option<&'a [u8]> {
+    fn handle_of(&self, place: &Placed) -> Option<HandleLetters<'a>> {
         place.recall.clone().map(|at| self.handles.get(at))
     }
 }
@@ -147,8 +147,8 @@ pub(super) fn done(
 }
 
 /// A handle as text.
-fn text_of(handle: &[u8]) -> &str {
-    std::str::from_utf8(handle).expect("handles are written in ASCII")
+fn text_of(handle: HandleLetters<'_>) -> &str {
+    std::str::from_utf8(handle.as_bytes()).expect("handles are written in ASCII")
 }
 
 /// Writes why a send is refused.

@@ -175,6 +175,17 @@ impl fmt::Display for RecallHandle {
     }
 }
 
+/// The letters of a recall handle: ASCII that needs no escape anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandleLetters<'a>(&'a [u8]);
+
+impl<'a> HandleLetters<'a> {
+    /// The letters as bytes.
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
 /// The texts of recall handles, one behind the other. What those of one topic and one time begin with is encoded once.
 #[derive(Debug, Default)]
 pub struct RecallHandles {
@@ -209,9 +220,9 @@ impl RecallHandles {
         start..self.letters.len()
     }
 
-    /// The letters of a handle, by its place: ASCII that needs no escape anywhere.
-    pub fn get(&self, place: Range<usize>) -> &[u8] {
-        self.letters.get(place).unwrap_or_default()
+    /// The letters of a handle, by its place.
+    pub fn get(&self, place: Range<usize>) -> HandleLetters<'_> {
+        HandleLetters(self.letters.get(place).unwrap_or_default())
     }
 
     /// Forgets all handles.
@@ -298,7 +309,7 @@ mod tests {
             }
         }
         for (place, text) in wanted {
-            assert_eq!(handles.get(place), text.as_bytes());
+            assert_eq!(handles.get(place).as_bytes(), text.as_bytes());
         }
         handles.clear();
         assert_eq!(handles.push("Top", "b2", (1, "ab")).start, 0);

@@ -13,6 +13,7 @@ use bytes::BytesMut;
 use crate::command::{CommandView, Head, Value, digits_of, escape, is_plain, put_json_frame};
 use crate::error::CodecError;
 use crate::header::header;
+use crate::message::receipt_handle::HandleLetters;
 use crate::request::{Direction, Request};
 use crate::text::Text;
 use crate::version::OUR_VERSION;
@@ -325,7 +326,7 @@ pub struct StoredUsually<'a> {
     /// The unique id.
     pub unique_id: &'a [u8],
     /// By which it can be recalled, if it is a timer.
-    pub recall_handle: Option<&'a [u8]>,
+    pub recall_handle: Option<HandleLetters<'a>>,
 }
 
 impl SendReply<'_> {
@@ -378,10 +379,10 @@ impl StoredReplies {
     }
 
     /// Appends the frame of the answer to the request with this `opaque`, as [`SendReply::encode`] would. False if
-    /// the unique id, or the handle, must be escaped: then nothing was written.
+    /// the unique id must be escaped: then nothing was written.
     pub fn encode(&self, opaque: i32, stored: &StoredUsually<'_>, out: &mut BytesMut) -> bool {
-        let handle = stored.recall_handle;
-        if !is_plain(stored.unique_id) || !handle.is_none_or(is_plain) {
+        let handle = stored.recall_handle.map(HandleLetters::as_bytes);
+        if !is_plain(stored.unique_id) {
             return false;
         }
         let (mut queue_id, mut queue_offset, mut number) = Default::default();
@@ -417,6 +418,7 @@ mod tests {
     use crate::command::{Command, HeaderForm};
     use crate::frame::take_frame;
     use crate::header::Header;
+    use crate::message::receipt_handle::RecallHandles;
     use crate::response::ResponseCode;
 
     fn header() -> SendMessageV2Header {
@@ -546,7 +548,10 @@ mod tests {
             ("a \"b\"", false, i32::MIN, None),
             ("DefaultRegion", true, 0, Some("djEgVCBiIDEgdQ==")),
         ] {
-            let usual = StoredUsually { recall_handle: recall_handle.map(str::as_bytes), ..usual };
+            let mut handles = RecallHandles::default();
+            let place = handles.push("T", "b", (1, "u"));
+            let letters = recall_handle.map(|_| handles.get(place));
+            let usual = StoredUsually { recall_handle: letters, ..usual };
             let plain = StoredAt { recall_handle, ..plain };
             let (mut made, mut encoded) = (BytesMut::new(), BytesMut::new());
             assert!(StoredReplies::new(region, trace_on).encode(opaque, &usual, &mut made));
@@ -556,8 +561,6 @@ mod tests {
         }
         let mut out = BytesMut::new();
         let rare = StoredUsually { unique_id: b"a\"b", ..usual };
-        assert!(!StoredReplies::new("r", true).encode(1, &rare, &mut out) && out.is_empty());
-        let rare = StoredUsually { recall_handle: Some(b"\""), ..usual };
         assert!(!StoredReplies::new("r", true).encode(1, &rare, &mut out) && out.is_empty());
     }
 
