@@ -12,9 +12,9 @@
 //! - while entering or delivering is switched off, what waits for it stays where it is.
 //!
 //! Contents: `admit` who waits, `coming` what is not entered yet, `told` what is known of it, `enqueue` what a message
-//! says, `enter` into the wheel, `dequeue` the open slots, `near` what need not be read twice, `deliver` out of it,
-//! `recall`, `again` what the disk could not read, `given_up` what it never could, `pace` how many come and go,
-//! `report` what is told of them, `metrics` the file that tells how many wait.
+//! says, `enter` into the wheel, `dequeue` the open slots, `near` what need not be read twice, `name_hash` finds who is
+//! cancelled, `deliver` out of it, `recall`, `again` what the disk could not read, `given_up` what it never could,
+//! `pace` how many come and go, `report` what is told of them, `metrics` the file that tells how many wait.
 
 pub mod admit;
 mod again;
@@ -26,6 +26,7 @@ pub mod enqueue;
 mod enter;
 mod given_up;
 mod metrics;
+pub mod name_hash;
 mod near;
 mod pace;
 pub mod recall;

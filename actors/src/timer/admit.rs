@@ -4,7 +4,6 @@
 //! - a time that has come already is no reason to wait; one too far ahead is refused with the limit;
 //! - a slot begins before the time it is for, so that a message of the slot is never due before its time.
 
-use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,6 +15,7 @@ use troupemq_store::timer::TimerView;
 use crate::config::BrokerConfig;
 use crate::net::Refusal;
 use crate::timer::enqueue::Marker;
+use crate::timer::name_hash::NameHashes;
 
 /// The time at which a message is to be delivered, as it stands in its properties.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,7 +66,7 @@ impl TimeWish<'_> {
 impl TimerGate {
     /// A gate by the settings of `config` to the timers that `view` shows.
     pub fn new(config: Arc<ArcSwap<BrokerConfig>>, view: TimerView) -> TimerGate {
-        let marker = Marker { precision_ms: view.precision_ms(), hashes: RandomState::new() };
+        let marker = Marker { precision_ms: view.precision_ms(), hashes: NameHashes::random() };
         TimerGate { config, view: Some(view), marker, dice: AtomicU32::new(1) }
     }
 
@@ -84,7 +84,7 @@ impl TimerGate {
     #[cfg(test)]
     fn with(config: BrokerConfig) -> TimerGate {
         let config = Arc::new(ArcSwap::from_pointee(config));
-        let marker = Marker { precision_ms: 1000, hashes: RandomState::new() };
+        let marker = Marker { precision_ms: 1000, hashes: NameHashes::random() };
         TimerGate { config, view: None, marker, dice: AtomicU32::new(1) }
     }
 

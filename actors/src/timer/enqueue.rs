@@ -4,8 +4,6 @@
 //! - a message is due within its slot, whatever its properties say: behind its first moment, at the latest at its end;
 //! - a relative time counts from when the message was stored; one that was stored again is due at the end of its slot.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
 use troupemq_codec::filter::java_hash;
 use troupemq_codec::message::RecordView;
 use troupemq_codec::message::properties::{
@@ -17,6 +15,7 @@ use troupemq_store::{ConsumeQueue, Unit};
 use crate::cast::BrokerCast;
 use crate::delayed::Aim;
 use crate::read_ahead::Records;
+use crate::timer::name_hash::NameHashes;
 use crate::timer::recall::delete_key;
 
 /// Bytes of a name that is put together without asking for memory.
@@ -82,7 +81,7 @@ pub struct Marker {
     /// Width of a slot, ms.
     pub precision_ms: i64,
     /// What makes hashes of names.
-    pub hashes: RandomState,
+    pub hashes: NameHashes,
 }
 
 impl Marker {
@@ -127,25 +126,19 @@ impl Marker {
     /// The hash of a name, whatever its pieces.
     fn hash(&self, pieces: &[&str]) -> u64 {
         if let [name] = pieces {
-            return self.hash_bytes(name.as_bytes());
+            return self.hashes.hash(name.as_bytes());
         }
         // One piece is hashed faster than several: most names are short.
         let mut room = [0; NAME_BYTES];
         let mut end = 0;
         for piece in pieces {
             let Some(place) = room.get_mut(end..end + piece.len()) else {
-                return self.hash_bytes(pieces.concat().as_bytes());
+                return self.hashes.hash(pieces.concat().as_bytes());
             };
             place.copy_from_slice(piece.as_bytes());
             end += piece.len();
         }
-        self.hash_bytes(&room[..end])
-    }
-
-    fn hash_bytes(&self, name: &[u8]) -> u64 {
-        let mut hasher = self.hashes.build_hasher();
-        hasher.write(name);
-        hasher.finish()
+        self.hashes.hash(&room[..end])
     }
 
     /// Reads the marks of messages that were stored in a queue of timers.
@@ -217,7 +210,7 @@ mod tests {
         let mut bytes = BytesMut::new();
         record.encode(&mut bytes).unwrap();
         fill_holes(&mut bytes, 7, 0, 1_795_000_000_250);
-        Marker { precision_ms: 1000, hashes: RandomState::new() }.mark(&bytes)
+        Marker { precision_ms: 1000, hashes: NameHashes::random() }.mark(&bytes)
     }
 
     fn due_ms(more: &str) -> i64 {
@@ -236,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_name_has_one_hash_whatever_its_pieces_and_however_long_it_is() {
-        let marker = Marker { precision_ms: 1000, hashes: RandomState::new() };
+        let marker = Marker { precision_ms: 1000, hashes: NameHashes::random() };
         for bytes in [0, 1, NAME_BYTES - 3, NAME_BYTES - 2, NAME_BYTES - 1, NAME_BYTES, 1000] {
             let uniq_key = "u".repeat(bytes);
             let whole = format!("T+{uniq_key}");
