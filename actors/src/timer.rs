@@ -56,7 +56,7 @@ use dequeue::{OpenSlots, Waiting};
 use enqueue::{Marker, Said};
 use given_up::Patience;
 use metrics::{Counting, Metrics};
-use near::Near;
+use near::{Near, Whole};
 use pace::Pace;
 pub use report::{Report, TimerReport};
 use told::Told;
@@ -133,6 +133,8 @@ pub struct Timer {
     open: OpenSlots,
     /// What is known of those that were entered a moment ago.
     near: Near,
+    /// Opened slots of which nothing need be read.
+    whole: Whole,
     /// What is known of those that are not entered.
     told: Told,
     /// The messages of the timer topic.
@@ -172,6 +174,7 @@ impl Timer {
         Timer {
             open: OpenSlots::new(store.read_to_ms()),
             near: Near::default(),
+            whole: Whole::default(),
             told: Told::default(),
             cast,
             store,
@@ -201,6 +204,9 @@ impl Timer {
         let mut wanted = Wanted { new: self.new_units(), ..Wanted::default() };
         if !self.unread.is_empty() {
             wanted.unread = std::mem::take(&mut self.unread);
+            return Ok(wanted);
+        }
+        if !self.whole.is_empty() {
             return Ok(wanted);
         }
         if let Some((units, slots)) = self.again.take(now_ms) {
@@ -317,7 +323,7 @@ impl Timer {
         let finished = self.finish(over_ms);
         if due.is_empty() {
             let to_enter = if self.feed.waits(now_ms) { 0 } else { self.to_enter() };
-            if !self.unread.is_empty() || to_enter >= READ_MAX {
+            if self.is_opening() || to_enter >= READ_MAX {
                 return context.notify(Look);
             }
             if let Err(error) = finished.and_then(|()| self.forget_before(over_ms)) {
@@ -336,6 +342,11 @@ impl Timer {
         self.busy = true;
         let before = self.before.take().unwrap_or_default();
         actix::spawn(deliver::deliver(self.cast.clone(), due, before, context.address()));
+    }
+
+    /// Whether not all timers of open slots are taken in.
+    fn is_opening(&self) -> bool {
+        !self.unread.is_empty() || !self.whole.is_empty()
     }
 
     /// Whether the last batch was all that was due.
@@ -454,10 +465,12 @@ impl Handler<Look> for Timer {
             return;
         }
         let now_ms = self.cast.now_ms();
-        let wanted = match self.wanted(now_ms) {
+        self.take_in_known();
+        let mut wanted = match self.wanted(now_ms) {
             Ok(wanted) => wanted,
             Err(error) => return self.wait_for_disk(&error, context),
         };
+        wanted.known = self.known_of(&mut wanted.slots);
         self.fetch(TIMER_QUEUE, context);
         if wanted.is_empty() {
             if !self.is_reading_new() {
@@ -466,8 +479,6 @@ impl Handler<Look> for Timer {
             return self.go_on(context);
         }
         self.busy = true;
-        let known = wanted.slots.iter().map(|slot| self.near.take(slot.slot_ms)).collect();
-        let wanted = Wanted { known, ..wanted };
         let with = (now_ms, self.marker.clone());
         actix::spawn(deliver::read(self.cast.clone(), wanted, with, context.address()));
     }
@@ -535,7 +546,7 @@ impl Handler<Delivered> for Timer {
             self.stopping.is_idle();
         } else if is_stuck {
             self.look_in(context, AGAIN_AFTER_MS);
-        } else if was_due && self.unread.is_empty() && self.is_all_taken() {
+        } else if was_due && !self.is_opening() && self.is_all_taken() {
             self.look_in(context, TOGETHER_MS);
         } else {
             context.notify(Look);

@@ -19,6 +19,7 @@ mod checkpoint;
 mod log;
 mod messages;
 mod peek;
+mod placed;
 mod recent;
 mod recover;
 mod slot;
@@ -42,6 +43,7 @@ use troupemq_codec::timer_record::{
 
 pub(crate) use self::checkpoint::read as read_checkpoint;
 pub use self::peek::TimerPeek;
+pub use self::placed::{Placed, UnitAt};
 pub use self::slot::SlotUnits;
 
 use self::log::TimerLog;
@@ -76,20 +78,6 @@ pub struct NewTimer {
     pub is_delete: bool,
     /// Java's hash of the topic the message goes to.
     pub topic_hash: i32,
-}
-
-/// Where a timer has gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placed {
-    /// To the slot of this time (epoch ms).
-    Slot {
-        /// The time of the slot.
-        slot_ms: i64,
-        /// Whether it is to be entered again when the slot is due: it is due later than that.
-        is_roll: bool,
-    },
-    /// Nowhere: it was delivered before the store was opened; the files had lost it.
-    Done,
 }
 
 /// What has changed with a timer whose unit is not in the log yet.
@@ -325,8 +313,9 @@ impl TimerStore {
         kind |= if timer.is_delete { UNIT_DELETE } else { 0 };
         self.wheel.reserve(&self.flusher.paths.wheel, slot_ms)?;
         let delay_ms = i32::try_from(slot_ms - write_ms).expect("the window is shorter than 24 days");
+        let previous = before.map_or(-1, |slot| slot.last);
         let position = self.log.stage(&TimerUnit {
-            previous: before.map_or(-1, |slot| slot.last),
+            previous,
             kind,
             written_ms: write_ms,
             delay_ms,
@@ -344,7 +333,8 @@ impl TimerStore {
         self.pending += i64::from(count);
         let is_behind = slot_ms < self.behind_to_ms && self.behind.insert(slot_ms);
         changed.push(Change { slot_ms, before, count, is_behind });
-        Ok(Placed::Slot { slot_ms, is_roll })
+        let unit = UnitAt { position, previous, written_ms: write_ms };
+        Ok(Placed::Slot { slot_ms, is_roll, unit })
     }
 
     /// Whether a message of a slot went round again before the store was opened: it stands in a later slot already.

@@ -116,8 +116,13 @@ impl OpenSlots {
 
     /// Notes that a unit of a slot was read.
     pub fn read(&mut self, slot_ms: i64) {
+        self.read_all(slot_ms, 1);
+    }
+
+    /// Notes that so many units of a slot were read.
+    pub fn read_all(&mut self, slot_ms: i64, units: usize) {
         let slot = self.slots.entry(slot_ms).or_default();
-        slot.unread = slot.unread.saturating_sub(1);
+        slot.unread = slot.unread.saturating_sub(units);
     }
 
     /// Takes in a timer that stands in an open slot.
@@ -131,14 +136,13 @@ impl OpenSlots {
     /// Puts a timer in its place; tells whether it was not there yet. Mostly it is the last of its time.
     fn put(&mut self, waiting: Waiting) -> bool {
         let due = self.waiting.entry(waiting.due_ms).or_default();
-        let at = match due.back() {
-            Some(last) if last.log_offset >= waiting.log_offset => {
-                due.binary_search_by_key(&waiting.log_offset, |one| one.log_offset)
-            }
-            _ => Err(due.len()),
-        };
-        let Err(at) = at else { return false };
-        due.insert(at, waiting);
+        if due.back().is_none_or(|last| last.log_offset < waiting.log_offset) {
+            due.push_back(waiting);
+        } else {
+            let at = due.binary_search_by_key(&waiting.log_offset, |one| one.log_offset);
+            let Err(at) = at else { return false };
+            due.insert(at, waiting);
+        }
         self.count += 1;
         true
     }

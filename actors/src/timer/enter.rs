@@ -5,12 +5,14 @@
 //! - a message that the disk cannot read now waits in the next slot, and holds up none behind it.
 
 use troupemq_codec::timer_record::{TimerUnit, UNIT_DEFAULT};
-use troupemq_store::timer::{NewTimer, Placed};
+use troupemq_store::timer::{NewTimer, Placed, SlotUnits};
 use troupemq_store::{StoreError, Unit};
 
 use super::Timer;
+use super::deliver::READ_MAX;
 use super::dequeue::Waiting;
 use super::enqueue::{Mark, Said};
+use super::near::Marks;
 
 impl Timer {
     /// Enters a message, and takes it in if its slot is open.
@@ -22,12 +24,35 @@ impl Timer {
 
     /// Takes in a message that was entered, if its slot is open; if not, what it says is remembered for that.
     fn entered(&mut self, mark: &Mark, at: (u64, u32), (placed, now_ms): (Placed, i64)) {
-        let Placed::Slot { slot_ms, .. } = placed else { return };
+        let Placed::Slot { slot_ms, unit, .. } = placed else { return };
         if slot_ms < self.open.open_to_ms() {
             self.take_in(mark, at, (slot_ms, now_ms - now_ms.rem_euclid(self.store.precision_ms())));
         } else {
-            self.near.note((slot_ms, at.0), mark, now_ms);
+            self.near.note(slot_ms, at, (mark, unit), now_ms);
         }
+    }
+
+    /// Takes opened slots out of what is to be read if all their timers are known; tells what is known of the others.
+    pub(super) fn known_of(&mut self, slots: &mut Vec<SlotUnits>) -> Vec<Marks> {
+        let mut known = Vec::new();
+        slots.retain(|slot| match self.whole.add(slot, self.near.take(slot.slot_ms)) {
+            Ok(timers) => {
+                self.open.will_read(slot.slot_ms, timers);
+                false
+            }
+            Err(marks) => {
+                known.push(marks);
+                true
+            }
+        });
+        known
+    }
+
+    /// Takes in timers of opened slots that are known whole, not too many at a time.
+    pub(super) fn take_in_known(&mut self) {
+        let Some((slot_ms, timers)) = self.whole.take(READ_MAX) else { return };
+        self.open.read_all(slot_ms, timers.len());
+        timers.into_iter().for_each(|waiting| self.open.add(waiting));
     }
 
     /// Takes in what stands in an open slot.

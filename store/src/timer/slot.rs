@@ -20,7 +20,8 @@ pub struct SlotUnits {
     pub slot_ms: i64,
     /// Units, cancellations taken off twice: an estimate of their number.
     pub count: i32,
-    last: i64,
+    /// Position of the newest of them in the timer log; -1 where it has none.
+    pub last: i64,
     precision_ms: i64,
 }
 
