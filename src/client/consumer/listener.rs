@@ -263,8 +263,7 @@ where
         };
         running.pace.ended(&row, deliveries.len());
         let begun: Vec<_> = deliveries.by_ref().take(row.said.len()).collect();
-        // What the task did not come to is first in its turn again.
-        deliveries.rev().for_each(|delivery| running.ready.push_front(delivery));
+        running.put_back(deliveries);
         let mut done = Vec::with_capacity(begun.len());
         for (delivery, said) in begun.into_iter().zip(row.said) {
             match said {
@@ -355,6 +354,14 @@ impl Running {
         row
     }
 
+    /// What a task did not come to is first in its turn again.
+    fn put_back(&mut self, deliveries: impl DoubleEndedIterator<Item = Delivery>) {
+        match self.is_ending {
+            true => deliveries.for_each(Delivery::forget),
+            false => deliveries.rev().for_each(|delivery| self.ready.push_front(delivery)),
+        }
+    }
+
     /// A function that waits goes on by itself.
     fn go_on(&mut self, delivery: Delivery, waiting: Waiting) {
         let task = self.tasks.spawn(async move { Row::of_one(waiting.await) });
@@ -412,7 +419,9 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use bytes::BytesMut;
+    use tokio::sync::oneshot::error::TryRecvError;
     use tokio::sync::{Notify, mpsc};
+    use tokio::time::advance;
     use troupemq_codec::message::{NewRecord, fill_holes};
     use troupemq_codec::request::DirectResult;
 
@@ -434,12 +443,16 @@ mod tests {
     }
 
     pub(super) fn message(queue_offset: i64) -> Received {
+        message_of(0, queue_offset)
+    }
+
+    fn message_of(queue_id: i32, queue_offset: i64) -> Received {
         let record = NewRecord { topic: "t", body: b"x", ..NewRecord::PLAIN };
         let mut bytes = BytesMut::new();
         record.encode(&mut bytes).expect("a small record");
         fill_holes(&mut bytes, queue_offset, 0, 1_795_000_000_000);
         let stored = troupemq_codec::Message::decode_all(bytes.freeze()).expect("a whole record").remove(0);
-        let queue = Queue { topic: "t".into(), broker_name: "b".into(), queue_id: 0 };
+        let queue = Queue { topic: "t".into(), broker_name: "b".into(), queue_id };
         Received::new(stored, Arc::new(queue))
     }
 
@@ -528,5 +541,48 @@ mod tests {
         }
         drop((stop, stream, end));
         running.await.expect("it ends");
+    }
+
+    /// Says so and takes long, if somebody is to hear of it.
+    async fn take_long(heard_by: Option<Arc<Notify>>) -> Outcome {
+        if let Some(heard) = heard_by {
+            heard.notify_one();
+            advance(Duration::from_secs(1)).await;
+        }
+        Outcome::Done
+    }
+
+    /// In order, the member waits for what is at work before it gives its leases back.
+    #[tokio::test(start_paused = true)]
+    async fn what_a_row_did_not_come_to_when_the_listener_ended_is_let_go_of_before_it_leaves() {
+        for in_order in [false, true] {
+            let (stream, queue) = mpsc::channel(8);
+            let (_end, ended) = oneshot::channel();
+            let (stop, stopped) = oneshot::channel();
+            let (mut settled, mut sent) = (Vec::new(), Vec::new());
+            for queue_id in 0..3 {
+                let (settle, result) = oneshot::channel();
+                sent.push(Ok(Delivery::new(message_of(queue_id, 0), Settle::Tool(settle))));
+                settled.push(result);
+            }
+            let ends = Arc::new(Notify::new());
+            let is_slow = ends.clone();
+            let function =
+                move |message: Received| take_long((message.queue().queue_id == 1).then(|| is_slow.clone()));
+            let function = Arc::new(function);
+            let calls = Calls { function, in_order, at_most: 8, row_max: ROW_MAX, tries_max: 1 };
+            tokio::spawn(calls.run(Deliveries { queue, ended }, stopped));
+            tokio::spawn(async move {
+                ends.notified().await;
+                drop(stop);
+            });
+            // The first has rows of two tried; the second takes long, and meanwhile the end is asked for.
+            stream.send(sent.remove(0)).await.expect("there is room");
+            assert_eq!((&mut settled[0]).await, Ok(DirectResult::Success));
+            sent.into_iter().for_each(|next| stream.try_send(next).expect("there is room"));
+            stream.closed().await;
+            assert_eq!(settled[1].try_recv(), Ok(DirectResult::Success), "in order: {in_order}");
+            assert_eq!(settled[2].try_recv(), Err(TryRecvError::Closed), "in order: {in_order}");
+        }
     }
 }
