@@ -35,6 +35,9 @@ impl Seen {
         let make = || (0..len.div_ceil(STRETCH_BYTES)).map(|_| AtomicU64::new(0)).collect();
         let seen = self.0.get_or_init(make);
         let range = range.start..range.end.min(end);
+        if range.is_empty() {
+            return Some(range.end);
+        }
         let first = range.start / STRETCH_BYTES;
         let touched = seen.get(first..range.end.div_ceil(STRETCH_BYTES)).unwrap_or_default();
         let mut known_to = range.end;
@@ -147,7 +150,11 @@ mod tests {
             assert_eq!(known_to(STRETCH_BYTES + 4096..LEN), Some(end));
             assert_eq!(known_to(STRETCH_BYTES..STRETCH_BYTES + 4097), None);
         }
-        let behind = seen.known_to((LEN..LEN + 1, end, LEN), 7, |_| 0);
-        assert!(behind.is_some(), "nothing is there to be read");
+        for behind in [end + PART_BYTES, LEN] {
+            for nothing in [behind..behind + 1, end..end, end - 1..end - 1] {
+                let known_to = seen.known_to((nothing, end, LEN), 7, |_| 0);
+                assert!(known_to.is_some(), "nothing is there to be read");
+            }
+        }
     }
 }
