@@ -173,7 +173,7 @@ pub fn open_with(
     dispatch.guard_by(space.clone());
     // A full disk refuses writes, not the start: consumers get what there is.
     let _judged = space.judge(&config, disk_use(&config.dir)?);
-    let recipe = Recipe::new(&paths, &config);
+    let recipe = Recipe::new(&paths, &config, space.clone());
     let log = CommitLog::new(LogParts {
         writer: cut.writer,
         preparer: Preparer::start(recipe)?,

@@ -19,7 +19,7 @@ use crate::config::{FlushMode, StoreConfig};
 use crate::error::StoreError;
 use crate::faults::{self, Op};
 use crate::paths::{Paths, remove, sync_dir};
-use crate::retention::disk_use;
+use crate::retention::{SpaceGuard, disk_use};
 use crate::segment::{Allocate, SegmentWriter, segment_name};
 
 /// How long the log waits for a segment that should have been ready, ms.
@@ -35,7 +35,8 @@ const FILL_STEP_BYTES: u64 = 1 << 20;
 pub(crate) struct Recipe {
     pub(crate) paths: Paths,
     pub(crate) segment_bytes: u64,
-    pub(crate) free_floor_bytes: u64,
+    /// Knows how many bytes must stay free.
+    pub(crate) space: SpaceGuard,
     /// Whether the zeros of a segment are written to the disk.
     pub(crate) fills: bool,
 }
@@ -49,11 +50,11 @@ pub(crate) struct Prepared {
 }
 
 impl Recipe {
-    pub(crate) fn new(paths: &Paths, config: &StoreConfig) -> Recipe {
+    pub(crate) fn new(paths: &Paths, config: &StoreConfig, space: SpaceGuard) -> Recipe {
         Recipe {
             paths: paths.clone(),
             segment_bytes: config.log_segment_bytes,
-            free_floor_bytes: config.disk_free_floor_bytes,
+            space,
             fills: config.flush == FlushMode::Sync,
         }
     }
@@ -107,12 +108,18 @@ impl Preparer {
         }
     }
 
-    /// Whether `take` of the segment that begins at `start` would not wait. Orders it.
+    /// Whether `take` of the segment that begins at `start` would not wait. Orders it; again, if it was refused before
+    /// anybody waited for it: there may be room now.
     pub(crate) fn is_ready(&mut self, start: u64) -> bool {
         self.order(start);
         if self.answer.is_none() {
             self.answer = self.ready.try_recv().ok();
-            self.is_awaited.store(self.answer.is_none(), Ordering::Relaxed);
+            let was_awaited = self.is_awaited.swap(self.answer.is_none(), Ordering::Relaxed);
+            if !was_awaited && self.answer.take_if(|answer| answer.is_err()).is_some() {
+                self.ordered = None;
+                self.is_awaited.store(true, Ordering::Relaxed);
+                self.order(start);
+            }
         }
         self.answer.is_some()
     }
@@ -232,7 +239,7 @@ impl Recipe {
     /// Refuses a segment that would take the last of the disk.
     fn check_space(&self, dir: &Path) -> Result<(), StoreError> {
         let free_bytes = disk_use(dir)?.free_bytes;
-        let floor_bytes = self.free_floor_bytes.saturating_add(self.segment_bytes);
+        let floor_bytes = self.space.floor_bytes().saturating_add(self.segment_bytes);
         if free_bytes < floor_bytes {
             return Err(StoreError::DiskFull { dir: dir.to_path_buf(), free_bytes, floor_bytes });
         }
@@ -265,7 +272,7 @@ mod tests {
     }
 
     fn recipe(paths: &Paths, fills: bool) -> Recipe {
-        Recipe { paths: paths.clone(), segment_bytes: 65_536, free_floor_bytes: 0, fills }
+        Recipe { paths: paths.clone(), segment_bytes: 65_536, space: SpaceGuard::default(), fills }
     }
 
     fn work(paths: &Paths, is_awaited: bool) -> Work {
@@ -313,6 +320,21 @@ mod tests {
         assert!(preparer.ready.try_recv().is_err());
         assert_eq!(preparer.take(65_536).unwrap().writer.segment().start(), 65_536);
         assert_eq!(preparer.ordered, None);
+    }
+
+    #[test]
+    fn a_segment_that_was_refused_before_it_was_needed_is_ordered_again_once_it_is() {
+        let (orders, inbox) = sync_channel(1);
+        let (outbox, ready) = sync_channel(1);
+        let refused = || Err(StoreError::NotPrepared { log_offset: 7, waited_ms: 0 });
+        let (orders, ordered, is_awaited) = (Some(orders), Some(7), Arc::default());
+        let mut preparer = Preparer { orders, ready, ordered, answer: None, is_awaited, thread: None };
+        outbox.send(refused()).unwrap();
+        assert!(!preparer.is_ready(7) && preparer.is_awaited.load(Ordering::Relaxed));
+        assert_eq!((inbox.try_recv(), preparer.is_ready(7)), (Ok(7), false));
+        outbox.send(refused()).unwrap();
+        assert!(preparer.is_ready(7), "what is refused while it is waited for is told");
+        assert!(preparer.take(7).is_err() && inbox.try_recv().is_err());
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod needed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 
@@ -156,6 +157,8 @@ pub struct SpaceGuard {
     lack: Arc<ArcSwapOption<Lack>>,
     /// Why queues or index could not grow, until they could.
     halted: Arc<ArcSwapOption<Arc<str>>>,
+    /// Bytes that must stay free, as it was judged by last.
+    floor_bytes: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,8 +200,14 @@ impl SpaceGuard {
         self.halted.store(None);
     }
 
+    /// Bytes that must stay free: the setting may change while the store is open.
+    pub(crate) fn floor_bytes(&self) -> u64 {
+        self.floor_bytes.load(Ordering::Relaxed)
+    }
+
     /// Judges the present state of the disk; what it finds holds until the next call.
     pub fn judge(&self, config: &StoreConfig, disk: DiskUse) -> Result<(), StoreError> {
+        self.floor_bytes.store(config.disk_free_floor_bytes, Ordering::Relaxed);
         let lack = Lack::of(config, disk);
         let before = self.lack.swap(lack.clone().map(Arc::new));
         match (before.is_some(), &lack) {

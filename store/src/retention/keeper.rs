@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::retention::Reason;
     use crate::testing::{Sample, close_well, small_files, until};
-    use crate::{ManualClock, Opened, open};
+    use crate::{AppendBatch, ManualClock, Opened, open};
 
     fn filled(dir: &tempfile::TempDir) -> Opened {
         let mut opened = open(small_files(dir.path()), Arc::new(ManualClock::at(0))).unwrap();
@@ -146,6 +146,28 @@ mod tests {
 
     fn later() -> Arc<dyn Clock> {
         Arc::new(ManualClock::at(i64::MAX / 2))
+    }
+
+    #[test]
+    fn a_floor_that_changes_while_the_store_is_open_is_that_of_the_next_segment() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut opened = filled(&dir);
+        let free_bytes = 10 * opened.config.log_segment_bytes;
+        let _disk = crate::faults::pretend_disk(dir.path(), DiskUse { free_bytes, used_percent: 10 });
+        for (floor_bytes, has_room) in [(free_bytes, false), (0, true), (free_bytes, false), (1, true)] {
+            let config = StoreConfig { disk_free_floor_bytes: floor_bytes, ..opened.config.clone() };
+            opened.keeper.clean(&config, &later(), false).unwrap();
+            let queue = opened.queues.get(Sample::TOPIC, 0).unwrap();
+            let mut append = || {
+                let mut batch = AppendBatch::default();
+                Sample { queue_id: 0, fill: 1, body_bytes: 20_000 }.push(&mut batch, &queue);
+                opened.log.append(&mut batch, 1)
+            };
+            // The next segment may be there already, or refused already: that is told first.
+            let _told_before = append();
+            let refused = (0..12).find_map(|_| append().err());
+            assert_eq!(refused.is_none(), has_room, "{refused:?}");
+        }
     }
 
     /// Waits until the segments are off the disk, and has their units follow.
