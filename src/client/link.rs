@@ -8,13 +8,15 @@
 //! - a connection on which requests stay without an answer, and nothing else is heard, ends: the next one may lead to
 //!   a server that lives.
 //!
-//! Contents: `wire` is the task of a connection, `answering` waits for answers, by the timers of `timers`.
+//! Contents: `wire` is the task of a connection, `answering` waits for answers, by the timers of `timers`, `heard` is
+//! what is heard of the server.
 
 mod answering;
+mod heard;
 mod timers;
 mod wire;
 
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ use super::error::ClientError;
 use super::near::{Near, give_out};
 use super::trace::REGION;
 pub(crate) use answering::{Answering, Sending};
+pub(crate) use heard::Heard;
 use timers::Timers;
 use wire::Wire;
 
@@ -90,8 +93,7 @@ pub(crate) struct Link {
     credentials: Option<Arc<Credentials>>,
     /// Why the connection ended, once it has.
     ending: Arc<OnceLock<String>>,
-    /// Callers that gave up since the server last said something.
-    unanswered: Arc<AtomicUsize>,
+    heard: Arc<Heard>,
     timers: Arc<Timers>,
     /// What takes answers off the connection; it ends with its runtime.
     task: AbortHandle,
@@ -123,10 +125,10 @@ impl Link {
         let (orders, queue) = mpsc::channel(QUEUED_MAX);
         let wire = Wire::new(address, is_secret, (queue, orders.downgrade()), calls);
         let (address, next_opaque) = (wire.address.clone(), wire.next_opaque.clone());
-        let (ending, unanswered) = (wire.ending.clone(), wire.unanswered.clone());
+        let (ending, heard) = (wire.ending.clone(), wire.heard.clone());
         let task = tokio::spawn(wire.run(reader, writer)).abort_handle();
         let (credentials, timers, is_near) = (None, Arc::default(), false);
-        Link { address, orders, next_opaque, credentials, ending, unanswered, timers, task, is_near }
+        Link { address, orders, next_opaque, credentials, ending, heard, timers, task, is_near }
     }
 
     /// Opens a connection to a broker in this process, whose queue of orders is served by the broker itself.
@@ -148,7 +150,8 @@ impl Link {
         };
         let (answered, given_out) = mpsc::channel(ANSWERED_MAX);
         near.open(queue, Box::new(on_call), answered)?;
-        let task = tokio::spawn(give_out(given_out)).abort_handle();
+        let heard = Arc::new(Heard::new());
+        let task = tokio::spawn(give_out(given_out, heard.clone())).abort_handle();
         Ok(Link {
             task,
             address: server,
@@ -156,7 +159,7 @@ impl Link {
             next_opaque: Arc::new(AtomicI32::new(1)),
             credentials: None,
             ending: Arc::new(OnceLock::from("the broker has ended".to_owned())),
-            unanswered: Arc::default(),
+            heard,
             timers: Arc::default(),
             is_near: true,
         })
@@ -175,6 +178,11 @@ impl Link {
     /// The server.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// When the server last said something: of an answer just got, when it came.
+    pub(crate) fn heard_at(&self) -> Instant {
+        self.heard.at()
     }
 
     /// Whether the connection has ended.
@@ -297,7 +305,7 @@ impl Link {
 
     /// Somebody gives up after so long.
     fn given_up(&self, request: &'static str, after: Duration) -> ClientError {
-        self.unanswered.fetch_add(1, Ordering::Relaxed);
+        self.heard.miss();
         self.timed_out(request, after)
     }
 

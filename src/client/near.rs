@@ -4,6 +4,7 @@
 //! - everything above routes and links is the same for a near broker and a far one.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use troupemq_codec::Command;
@@ -11,7 +12,7 @@ use troupemq_codec::order::Answers;
 use troupemq_codec::route::{ClusterInfo, TopicRouteData};
 
 use super::error::ClientError;
-use super::link::{LinkOrder, SendWaiter};
+use super::link::{Heard, LinkOrder, SendWaiter};
 
 /// What to do with a request of the broker; it must not wait.
 pub(crate) type OnCall = Box<dyn Fn(Command) + Send>;
@@ -39,8 +40,9 @@ pub(crate) trait Near: fmt::Debug + Send + Sync {
 
 /// Gives answers to those who wait for them. To wake somebody from another thread costs more than all the rest of an
 /// answer: the broker wakes this task once for many.
-pub(crate) async fn give_out(mut answers: mpsc::Receiver<NearAnswers>) {
+pub(crate) async fn give_out(mut answers: mpsc::Receiver<NearAnswers>, heard: Arc<Heard>) {
     while let Some(answered) = answers.recv().await {
+        heard.note();
         // Who does not wait any more was cancelled or has timed out.
         answered
             .give(|(waiter, answer)| drop(waiter.send(answer)), |(waiter, sent)| drop(waiter.send(Ok(sent))));

@@ -277,7 +277,7 @@ impl Producer {
                 self.send_once(&mut ready, (&route, queue), limits).await
             };
             match sent.await {
-                Ok(()) => return Ok(ready.receipt.expect(LEFT_ITS_RECEIPT)),
+                Ok(_) => return Ok(ready.receipt.expect(LEFT_ITS_RECEIPT)),
                 Err(error) if tries > 0 && may_retry(&error) && Instant::now() + RETRY_PAUSE < deadline => {
                     tries -= 1;
                     sleep(RETRY_PAUSE).await;
@@ -449,23 +449,23 @@ impl Producer {
     }
 
     /// Remembers how a broker did that was asked at a moment.
-    fn judge(&self, broker: &Text, begun: Instant, outcome: &Result<(), ClientError>) {
-        let ended = Instant::now();
+    fn judge(&self, broker: &Text, begun: Instant, outcome: &Result<Instant, ClientError>) {
+        let ended = outcome.as_ref().map_or_else(|_| Instant::now(), |answered| *answered);
         match outcome {
             Err(error) if error.is_transport() || is_about_broker(error) => {
                 self.state.faults.failed(broker, ended)
             }
-            _ => self.state.faults.answered(broker, ended - begun, ended),
+            _ => self.state.faults.answered(broker, ended.saturating_duration_since(begun), ended),
         }
     }
 
-    /// One try on a queue; what is ready is told its ids once, and where it went.
+    /// One try on a queue; what is ready is told its ids once, and where it went. When it was answered.
     async fn send_once(
         &self,
         ready: &mut Ready,
         (route, queue): (&Arc<Route>, &Queue),
         limits: (Instant, Instant),
-    ) -> Result<(), ClientError> {
+    ) -> Result<Instant, ClientError> {
         let link = match self.open_link(route, queue)? {
             Some(link) => link,
             None => Box::pin(self.link(route, queue, limits.1)).await?,
@@ -476,14 +476,21 @@ impl Producer {
             true => self.header(ready, queue),
             false => self.header_with(ready, queue.queue_id, (Text::default(), None)),
         };
-        let (code, mut stored) = link.send(header, ready.body.clone(), limits).await?;
+        let (code, mut stored) = match link.send(header, ready.body.clone(), limits).await {
+            Ok(sent) => sent,
+            Err(error) => {
+                // The header has taken it along: most sends are not tried again.
+                ready.topic = route.topic().clone();
+                return Err(error);
+            }
+        };
         let region = stored.region.take();
         let receipt = receipt(std::mem::take(&mut ready.ids), queue, (code, stored));
         if let (Some(tracer), Some(region), Some(begun_ms)) = (&self.state.tracer, region, begun_ms) {
             trace_sent(tracer, ready, &receipt, (region, link.address(), begun_ms));
         }
         ready.receipt = Some(receipt);
-        Ok(())
+        Ok(link.heard_at())
     }
 
     /// Now, and until when a send may take.
@@ -545,7 +552,7 @@ impl Producer {
         let properties = ready.take_properties();
         SendMessageV2Header {
             producer_group,
-            topic: ready.topic.clone(),
+            topic: std::mem::take(&mut ready.topic),
             default_topic: TEMPLATE_TOPIC,
             default_topic_queues: TEMPLATE_QUEUES_MAX,
             queue_id,

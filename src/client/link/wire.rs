@@ -11,7 +11,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use troupemq_codec::frame::{LENGTH_BYTES, first_frame, take_frame};
 use troupemq_codec::order::{Outgoing, Stencils};
 use troupemq_codec::{CodecError, Command, CommandView, Sent, sent};
 
-use super::{AnswerTo, HOME, LinkOrder, PATIENCE, SendWaiter, ServerCall};
+use super::{AnswerTo, HOME, Heard, LinkOrder, PATIENCE, SendWaiter, ServerCall};
 
 /// Bytes that may wait for the socket before further requests are left in the queue.
 const OUTBOUND_MAX_BYTES: usize = 256 << 10;
@@ -64,7 +64,7 @@ pub(super) struct Wire {
     is_heard: bool,
     pub(super) next_opaque: Arc<AtomicI32>,
     pub(super) ending: Arc<OnceLock<String>>,
-    pub(super) unanswered: Arc<AtomicUsize>,
+    pub(super) heard: Arc<Heard>,
     queue: mpsc::Receiver<LinkOrder>,
     answers: mpsc::WeakSender<LinkOrder>,
     calls: mpsc::Sender<ServerCall>,
@@ -93,7 +93,7 @@ impl Wire {
             is_heard: false,
             next_opaque: Arc::new(AtomicI32::new(1)),
             ending: Arc::default(),
-            unanswered: Arc::default(),
+            heard: Arc::new(Heard::new()),
             queue,
             answers,
             calls,
@@ -143,7 +143,7 @@ impl Wire {
                     if read? == 0 {
                         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed it"));
                     }
-                    self.unanswered.store(0, Ordering::Relaxed);
+                    self.heard.note();
                     self.deliver()?;
                     self.inbound.reserve(READ_BYTES);
                 }
@@ -169,7 +169,7 @@ impl Wire {
 
     /// Whether the server can be believed to be there.
     fn check_alive(&self) -> io::Result<()> {
-        let unanswered = self.unanswered.load(Ordering::Relaxed);
+        let unanswered = self.heard.in_vain();
         if unanswered < UNANSWERED_MAX {
             return Ok(());
         }

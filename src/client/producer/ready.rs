@@ -25,6 +25,7 @@ use crate::client::trace::{Kind, Subject};
 
 /// A message made ready: body, properties with id, and how it is to be sent.
 pub(super) struct Ready {
+    /// Who sends it takes it along, and gives it back for another try.
     pub(super) topic: Text,
     pub(super) flag: i32,
     pub(super) sys_flag: i32,
