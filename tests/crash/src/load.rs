@@ -7,10 +7,11 @@
 //! - what is to be judged though it may never be acknowledged is told of before it is sent;
 //! - everything ends with the tasks, which are aborted when the broker is gone.
 //!
-//! Contents: `light` messages that are in light queues too, `again` those that come again or are given up, `gone`
-//! topics that are deleted.
+//! Contents: `light` messages that are in light queues too, `again` those that come again or are given up, `decided`
+//! transactions, `gone` topics that are deleted.
 
 pub(crate) mod again;
+mod decided;
 pub(crate) mod gone;
 pub(crate) mod light;
 
@@ -76,7 +77,9 @@ impl Load {
         tasks.spawn(self.clone().make_topics(chance.fork()));
         tasks.spawn(self.clone().send_timers(chance.fork()));
         tasks.spawn(self.clone().send_later(chance.fork()));
-        tasks.spawn(self.clone().decide(chance.fork()));
+        for _ in 0..2 {
+            tasks.spawn(self.clone().decide(chance.fork()));
+        }
         tasks.spawn(self.clone().send_back(chance.fork()));
         tasks.spawn(self.clone().form_groups(chance.fork()));
         tasks.spawn(self.clone().delete_topics(chance.fork()));
@@ -241,26 +244,6 @@ impl Load {
                 _ => sleep(Duration::from_millis(5)).await,
             }
             sleep(Duration::from_millis(2 + chance.below(10))).await;
-        }
-    }
-
-    async fn decide(self, mut chance: Chance) {
-        let Some(mut wire) = Wire::connect(self.broker).await else { return };
-        loop {
-            let number = self.number();
-            let is_committed = (!chance.once_in(6)).then(|| !chance.once_in(3));
-            let id = format!("crash{number:027}");
-            if is_committed.is_none() {
-                self.tell(Event::Undecided { number });
-            }
-            let done = wire.transact(DECIDED, (&id, body(number)), is_committed).await;
-            if done.is_none() {
-                return;
-            }
-            if let Some(is_committed) = is_committed {
-                self.tell(Event::Decided { number, is_committed });
-            }
-            sleep(Duration::from_millis(5 + chance.below(20))).await;
         }
     }
 

@@ -13,7 +13,7 @@
 //! | `broker.rs` | the process |
 //! | `moment.rs` | the operations at which it can die, or the system refuse |
 //! | `tally.rs` | what was done |
-//! | `load.rs`, `load/light.rs`, `load/again.rs`, `wire.rs` | what clients do meanwhile |
+//! | `load.rs` and below it, `wire.rs` | what clients do meanwhile |
 //! | `model.rs` | what was acknowledged |
 //! | `shared.rs`, `again.rs` | whether messages are in their light queues, and those that were sent back come again |
 //! | `later.rs`, `wheel.rs` | whether what waits for its time is there, and the wheel what a rebuild makes |

@@ -280,7 +280,7 @@ fn is_whole(opened: &Opened, queue: &ConsumeQueue, may_have_holes: bool) -> Resu
     }
 }
 
-/// Whether what was committed is there, and what was rolled back is not. A loss of power may have taken some.
+/// Whether what was committed is there, once, and what was rolled back is not. A loss of power may have taken some.
 fn judge_decisions(
     opened: &Opened,
     model: &mut Model,
@@ -292,6 +292,8 @@ fn judge_decisions(
     }
     if may_have_lost {
         model.committed.retain(|number| there.contains_key(number));
+    } else if let Some((number, times)) = there.iter().find(|(_, times)| **times > 1) {
+        return Err(Fault(format!("message {number} was committed once and is there {times} times")));
     }
     match model.committed.iter().find(|number| !there.contains_key(number)) {
         Some(number) if !has_expired => {

@@ -1,8 +1,9 @@
 //! A plain connection to a broker, for requests the client has no words for.
 //!
 //! Invariants:
-//! - one request at a time; its answer is the one with its number.
+//! - what is sent together is answered before anything else is sent; an answer is the one with its request's number.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 
@@ -25,6 +26,14 @@ use troupemq_codec::{Command, ResponseCode, Text};
 
 use crate::model::{Place, body};
 
+/// A half message.
+#[derive(Debug)]
+pub(crate) struct Half {
+    id: String,
+    queue_offset: i64,
+    log_offset: i64,
+}
+
 /// The connection.
 #[derive(Debug)]
 pub(crate) struct Wire {
@@ -40,16 +49,36 @@ impl Wire {
     }
 
     /// The answer; none when the connection has ended.
-    async fn call(&mut self, mut request: Command) -> Option<Command> {
-        self.opaque += 1;
-        request.opaque = self.opaque;
-        let mut out = BytesMut::new();
-        request.encode(&mut out);
+    async fn call(&mut self, request: Command) -> Option<Command> {
+        self.call_all(vec![request]).await?.pop()
+    }
+
+    /// Sends requests with one write. Their answers, in the order of the requests; none of those that want none.
+    async fn call_all(&mut self, requests: Vec<Command>) -> Option<Vec<Command>> {
+        let (mut out, mut awaited) = (BytesMut::new(), BTreeMap::new());
+        for mut request in requests {
+            self.opaque += 1;
+            request.opaque = self.opaque;
+            request.encode(&mut out);
+            if !request.is_oneway() {
+                awaited.insert(request.opaque, None);
+            }
+        }
         self.socket.write_all(&out).await.ok()?;
+        while awaited.values().any(Option::is_none) {
+            let answer = self.next_answer().await?;
+            if let Some(place) = awaited.get_mut(&answer.opaque) {
+                *place = Some(answer);
+            }
+        }
+        Some(awaited.into_values().flatten().collect())
+    }
+
+    async fn next_answer(&mut self) -> Option<Command> {
         loop {
             if let Some(frame) = take_frame(&mut self.buffer).ok()? {
                 let answer = Command::decode(frame).ok()?;
-                if answer.is_response() && answer.opaque == self.opaque {
+                if answer.is_response() {
                     return Some(answer);
                 }
                 continue;
@@ -185,38 +214,44 @@ impl Wire {
         }
     }
 
-    /// Sends a half message, and ends its transaction if that is wanted. Answers once that is acknowledged.
-    pub(crate) async fn transact(
-        &mut self,
-        topic: &str,
-        (id, body): (&str, Vec<u8>),
-        is_committed: Option<bool>,
-    ) -> Option<()> {
+    /// Sends a half message. Answers once that is acknowledged.
+    pub(crate) async fn send_half(&mut self, topic: &str, number: u64) -> Option<Half> {
+        let id = format!("crash{number:027}");
         let properties = format!("TRAN_MSG\u{1}true\u{2}PGROUP\u{1}deciders\u{2}UNIQ_KEY\u{1}{id}");
         let mut header = to_store(topic, 0, properties);
         header.sys_flag = sys_flag::TRANSACTION_PREPARED;
-        let half = self.call(Command::request::<SendMessageV2>(&header).with_body(Bytes::from(body))).await?;
+        let request = Command::request::<SendMessageV2>(&header).with_body(Bytes::from(body(number)));
+        let half = self.call(request).await?;
         if half.response_code() != ResponseCode::SUCCESS {
             return None;
         }
-        let Some(is_committed) = is_committed else { return Some(()) };
-        let sent: SendMessageReplyHeader = half.header().ok()?;
-        let log_offset = crate::load::log_offsets(&sent.message_id).next()?;
-        let end = EndTransactionHeader {
-            topic: Some(topic.into()),
-            producer_group: "deciders".into(),
-            queue_offset: sent.queue_offset,
-            log_offset: i64::try_from(log_offset).ok()?,
-            outcome: match is_committed {
-                true => sys_flag::TRANSACTION_COMMIT,
-                false => sys_flag::TRANSACTION_ROLLBACK,
-            },
-            from_check: Some(false),
-            message_id: id.into(),
-            transaction_id: Some(id.into()),
+        let SendMessageReplyHeader { message_id, queue_offset, .. } = half.header().ok()?;
+        let log_offset = i64::try_from(crate::load::log_offsets(&message_id).next()?).ok()?;
+        Some(Half { id, queue_offset, log_offset })
+    }
+
+    /// Ends transactions with one write: each is committed or not, and its answer is waited for or not. Answers which
+    /// of those that are waited for are acknowledged, in their order.
+    pub(crate) async fn end_all(&mut self, ends: &[(&Half, bool, bool)]) -> Option<Vec<bool>> {
+        let request = |(half, is_committed, is_waited_for): &(&Half, bool, bool)| {
+            let end = EndTransactionHeader {
+                topic: None,
+                producer_group: "deciders".into(),
+                queue_offset: half.queue_offset,
+                log_offset: half.log_offset,
+                outcome: match is_committed {
+                    true => sys_flag::TRANSACTION_COMMIT,
+                    false => sys_flag::TRANSACTION_ROLLBACK,
+                },
+                from_check: Some(false),
+                message_id: half.id.as_str().into(),
+                transaction_id: Some(half.id.as_str().into()),
+            };
+            let request = Command::request::<EndTransaction>(&end);
+            if *is_waited_for { request } else { request.oneway() }
         };
-        let answer = self.call(Command::request::<EndTransaction>(&end)).await?;
-        (answer.response_code() == ResponseCode::SUCCESS).then_some(())
+        let answers = self.call_all(ends.iter().map(request).collect()).await?;
+        Some(answers.iter().map(|answer| answer.response_code() == ResponseCode::SUCCESS).collect())
     }
 }
 
