@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit};
+use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit, UNIT_BYTES};
 
 use super::log::TimerLog;
 use super::messages::Messages;
@@ -184,9 +184,16 @@ fn open_log(
     (from, flushed_to): (u64, u64),
 ) -> Result<(TimerLog, i64), StoreError> {
     let mut messages = Messages::of(reader);
-    let keep = |position, unit: &TimerUnit| messages.keep(unit, position < flushed_to);
+    let mut looked_to = 0;
+    let keep = |position, unit: &TimerUnit| {
+        let is_kept = messages.keep(unit, position < flushed_to);
+        looked_to = if is_kept { position + UNIT_BYTES as u64 } else { looked_to };
+        is_kept
+    };
     let log = TimerLog::open(dir.to_owned(), file_bytes, from, keep)?;
-    Ok((log, messages.next_queue_offset))
+    // A file that has lost its end goes with all its units: their messages are to be entered again.
+    let behind = if looked_to > log.end() { 0 } else { messages.next_queue_offset };
+    Ok((log, behind))
 }
 
 /// How long a message surely lies in the log, and the time ahead up to which timers go to their own slot, both in ms.
@@ -268,4 +275,29 @@ fn queue_offset(
         Some(queue) => offset.clamp(queue.min_offset(), queue.max_offset()),
         None => 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::super::timer_test::{Bench, NOW_MS};
+    use super::*;
+
+    /// Found by a loss of power before the first check point.
+    #[test]
+    fn a_file_that_has_lost_its_end_before_a_check_point_was_noted_costs_no_timer() {
+        let mut bench = Bench::new();
+        for _ in 0..60 {
+            let timer = bench.message(NOW_MS + 5_000, false);
+            bench.timers.put(&timer, NOW_MS).unwrap();
+        }
+        let path = bench.dir.path().join("timerlog").join("00000000000000000000");
+        // Fifty units, and less behind them than the blank that closes a file.
+        let half = (50 * UNIT_BYTES + 8) as u64;
+        OpenOptions::new().write(true).open(path).unwrap().set_len(half).unwrap();
+        std::fs::remove_file(bench.dir.path().join("timerwheel")).unwrap();
+        let bench = bench.reopen(NOW_MS);
+        assert_eq!((bench.timers.next_queue_offset(), bench.timers.pending()), (0, 0));
+    }
 }
