@@ -7,7 +7,7 @@
 pub mod bad_input;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,8 +81,11 @@ pub fn queue_dir(dir: &Path, topic: &str, queue_id: i32) -> PathBuf {
 pub fn date_log(dir: &Path, now_ms: i64) {
     let system = SystemTime::UNIX_EPOCH + millis(SystemClock::new().now_ms());
     for segment in std::fs::read_dir(dir.join("commitlog")).expect("the broker has a log") {
-        let file = File::options().write(true).open(segment.expect("it is there").path());
-        let file = file.expect("it can be opened");
+        let file = match File::options().write(true).open(segment.expect("it is there").path()) {
+            // It was old, and went meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            opened => opened.expect("it can be opened"),
+        };
         let written = file.metadata().and_then(|of| of.modified()).expect("a file has its time");
         let away = system.duration_since(written).unwrap_or_else(|ahead| ahead.duration());
         if away < AN_HOUR {
@@ -186,8 +189,8 @@ impl Client {
             match self.socket.read(&mut chunk) {
                 Ok(0) => return None,
                 Ok(read) => self.buffer.extend_from_slice(&chunk[..read]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("no frame came: {error}"),
             }
         }
