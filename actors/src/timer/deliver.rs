@@ -167,7 +167,8 @@ pub(super) struct Unsure {
 impl Unsure {
     /// The time from which deliveries are looked for, epoch ms.
     fn since_ms(&self, log: &LogReader) -> i64 {
-        let late = self.slot.as_ref().map(SlotUnits::oldest_late).transpose().unwrap_or_else(|error| {
+        let late = self.slot.as_ref().map(|slot| slot.oldest_late(log.min_offset())).transpose();
+        let late = late.unwrap_or_else(|error| {
             tracing::error!(%error, "timers that were late before the start may come twice");
             None
         });
@@ -177,7 +178,9 @@ impl Unsure {
             None
         });
         let first = first.flatten().map(|unit| unit.log_offset);
-        let stored_ms = |log_offset| {
+        let stored_ms = |log_offset: u64| {
+            // Behind one that is no longer kept come those that are.
+            let log_offset = log_offset.max(log.min_offset());
             let stored_ms = log.fetch_record(log_offset, |record| record.store_timestamp_ms());
             stored_ms.unwrap_or_else(|error| {
                 tracing::error!(%error, "timers that were stored behind this one may come twice");
@@ -221,5 +224,54 @@ fn record_of(unit: &TimerUnit) -> Unit {
         size: unit.size.cast_unsigned(),
         tags_code: 0,
         count: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use troupemq_store::testing::{Sample, small_files};
+    use troupemq_store::timer::{NewTimer, TimerStore};
+    use troupemq_store::{ManualClock, open};
+
+    use super::*;
+
+    /// Found by a kill: the timer log was made anew, and what was entered first was deleted before the next start.
+    #[test]
+    fn what_was_delivered_is_looked_for_from_the_first_message_on_that_is_kept() {
+        const NOW_MS: i64 = 1_795_968_000_000;
+        let dir = tempfile::tempdir().unwrap();
+        let config = small_files(dir.path());
+        let mut store = open(config.clone(), Arc::new(ManualClock::at(NOW_MS))).unwrap();
+        let mut timers = TimerStore::open(&config, &store.queues, &store.reader, NOW_MS).unwrap();
+        // Three to a segment.
+        let stored_ms = |number: i64| NOW_MS - 90 + number;
+        for number in 0..9 {
+            Sample { queue_id: 0, fill: 1, body_bytes: 20_000 }.store(
+                &mut store,
+                TIMER_TOPIC,
+                stored_ms(number),
+            );
+        }
+        let queue = store.queues.get(TIMER_TOPIC, 0).unwrap();
+        let mut enter = |queue_offset| {
+            let unit = queue.read_unit(queue_offset).unwrap().unwrap();
+            let (log_offset, size, stored_ms) = (unit.log_offset, unit.size, stored_ms(queue_offset));
+            let (due_ms, is_delete, topic_hash) = (NOW_MS - 50, false, 7);
+            let timer = NewTimer { queue_offset, log_offset, size, stored_ms, due_ms, is_delete, topic_hash };
+            timers.put(&timer, NOW_MS).unwrap();
+            log_offset
+        };
+        (0..6).for_each(|number| _ = enter(number));
+        let slot = timers.slot(NOW_MS).unwrap();
+        let since_ms = |first: Option<i64>| {
+            let first = first.map(|at| (queue.clone(), at));
+            Unsure { from_ms: NOW_MS, first, slot: Some(slot.clone()) }.since_ms(&store.reader)
+        };
+        assert_eq!((since_ms(None), since_ms(Some(6))), (stored_ms(0), stored_ms(0)));
+        assert_eq!(store.reader.segments().take_before(65_536).len(), 1);
+        assert_eq!((since_ms(None), since_ms(Some(6))), (stored_ms(3), stored_ms(3)));
+        assert_eq!(store.reader.segments().take_before(131_072).len(), 1);
+        assert_eq!((since_ms(None), since_ms(Some(6))), (NOW_MS, stored_ms(6)), "no timer that came is kept");
+        assert_eq!(since_ms(Some(2)), stored_ms(6), "behind one that is gone");
     }
 }

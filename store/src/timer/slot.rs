@@ -62,12 +62,17 @@ impl SlotUnits {
         })
     }
 
-    /// Log offset of the oldest message that was entered behind its time. Waits for the disk.
-    pub fn oldest_late(&self) -> Result<Option<u64>, StoreError> {
+    /// Log offset of the oldest message that was entered behind its time, of those from `log_min` on: older ones are no
+    /// longer kept. Waits for the disk.
+    ///
+    /// # Errors
+    /// As [`SlotUnits::read`].
+    pub fn oldest_late(&self, log_min: u64) -> Result<Option<u64>, StoreError> {
         let mut oldest = None;
         self.each(|unit| {
             let log_offset = unit.log_offset.cast_unsigned();
-            if unit.delay_ms == 0 && oldest.is_none_or(|known| log_offset < known) {
+            let is_late = unit.delay_ms == 0 && log_offset >= log_min;
+            if is_late && oldest.is_none_or(|known| log_offset < known) {
                 oldest = Some(log_offset);
             }
         })?;
@@ -89,5 +94,24 @@ impl SlotUnits {
             position = if unit.previous < position { unit.previous } else { -1 };
             is_of_slot.then_some(Ok(unit))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::timer_test::{Bench, NOW_MS};
+
+    #[test]
+    fn the_oldest_that_came_behind_its_time_is_one_that_is_kept() {
+        let mut bench = Bench::new();
+        let late = [NOW_MS - 5_000, NOW_MS - 7_000, NOW_MS - 6_000].map(|due_ms| bench.put(due_ms, NOW_MS).0);
+        bench.put(NOW_MS + 3_000, NOW_MS);
+        let oldest_from = |log_min| bench.timers.slot(NOW_MS).unwrap().oldest_late(log_min).unwrap();
+        assert_eq!(
+            [0, late[0], late[0] + 1, late[2]].map(oldest_from),
+            [0, 0, 1, 2].map(|at| Some(late[at]))
+        );
+        assert_eq!(oldest_from(late[2] + 1), None);
+        assert_eq!(bench.timers.slot(NOW_MS + 3_000).unwrap().oldest_late(0).unwrap(), None, "it is in time");
     }
 }
