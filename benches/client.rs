@@ -3,13 +3,15 @@
 //! `cargo bench --bench client -- send NAME_SERVERS [MESSAGES]` sends bodies of 1 KiB one by one, `SENDERS` at a time;
 //! `-- consume NAME_SERVERS [MESSAGES]` sends them in batches first, then calls a function for each. The server is
 //! another process (`benches/reference.rs`, or a broker), so the processor time is that of the client alone; it has
-//! one thread.
+//! one thread. `taskset -c 0` before it keeps it to one processor, and the lines say so.
 //!
 //! Invariants:
 //! - every message is acknowledged by the server before the clock is read.
 
 #[path = "ground/measure.rs"]
 mod measure;
+#[path = "ground/processors.rs"]
+mod processors;
 #[path = "ground/senders.rs"]
 mod senders;
 
@@ -54,7 +56,8 @@ async fn rounds(what: &str, count: usize, round: impl AsyncFn(usize)) {
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (by_core, by_wall, in_kernel) = rates[ROUNDS / 2];
     let line = format!(
-        "{what}: {:.0} k/s, {:.0} k/s for each core the client used, {:.2} us a message, {:.2} us of it in the kernel",
+        "{what}{}: {:.0} k/s, {:.0} k/s for each core the client used, {:.2} us a message, {:.2} us of it in the kernel",
+        processors::kept(),
         by_wall / 1e3,
         by_core / 1e3,
         1e6 / by_core,

@@ -4,13 +4,17 @@
 //! or consumer. Bodies have 64 bytes in batches and one by one, 1 KiB where it says so. "One by one" means one request
 //! for each message, `SENDERS` of them under way at a time; "in turn" is a single sender that waits for each answer
 //! before it sends again, which measures the way between two threads.
-//! Rates are given by wall clock and by processor time of the whole process, the broker included.
+//! Rates are given by wall clock and by processor time of the whole process, the broker included. Free on all
+//! processors that time holds what processors that share a core take from each other, and what waking a thread on
+//! another one takes; what one processor does is told by `taskset -c 0 cargo bench --bench embedded`, whose lines say so.
 //!
 //! Invariants:
 //! - every message is acknowledged before the clock is read.
 
 #[path = "ground/measure.rs"]
 mod measure;
+#[path = "ground/processors.rs"]
+mod processors;
 #[path = "ground/roomy.rs"]
 mod roomy;
 #[path = "ground/senders.rs"]
@@ -72,7 +76,7 @@ async fn start_and_stop() {
     };
     let started = middle(taken.iter().map(|(started, _)| *started).collect());
     let stopped = middle(taken.iter().map(|(_, stopped)| *stopped).collect());
-    say(&format!("start {started:.1} ms, shutdown {stopped:.1} ms"));
+    say(&format!("start {started:.1} ms, shutdown {stopped:.1} ms{}", processors::kept()));
 }
 
 /// Runs a round some times and says how fast the middle one was.
@@ -90,8 +94,9 @@ async fn rounds(what: &str, count: usize, round: impl AsyncFn(&Client)) {
     let (by_wall, spent) = rates[ROUNDS / 2];
     let micros = |seconds: f64| seconds * 1e6 / count as f64;
     say(&format!(
-        "{what}: {:.0} k/s, {:.0} k/s for each core used; {:.2} us a message: {:.2} of the program's thread, {:.2} of \
+        "{what}{}: {:.0} k/s, {:.0} k/s for each core used; {:.2} us a message: {:.2} of the program's thread, {:.2} of \
          the broker's; {:.2} of all that in the kernel",
+        processors::kept(),
         by_wall / 1000.0,
         1000.0 / micros(spent.all),
         micros(spent.all),
