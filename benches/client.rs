@@ -56,7 +56,8 @@ async fn rounds(what: &str, count: usize, round: impl AsyncFn(usize)) {
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (by_core, by_wall, in_kernel) = rates[ROUNDS / 2];
     let line = format!(
-        "{what}{}: {:.0} k/s, {:.0} k/s for each core the client used, {:.2} us a message, {:.2} us of it in the kernel",
+        "{what}{}: {:.0} k/s, {:.0} k/s for each core the client used, {:.2} us a message, {:.2} us of it in the \
+         kernel",
         processors::kept(),
         by_wall / 1e3,
         by_core / 1e3,

@@ -6,7 +6,7 @@
 //! before it sends again, which measures the way between two threads.
 //! Rates are given by wall clock and by processor time of the whole process, the broker included. Free on all
 //! processors that time holds what processors that share a core take from each other, and what waking a thread on
-//! another one takes; what one processor does is told by `taskset -c 0 cargo bench --bench embedded`, whose lines say so.
+//! another one takes; what one processor does is told by `taskset -c 0` before the bench, whose lines say so then.
 //!
 //! Invariants:
 //! - every message is acknowledged before the clock is read.
@@ -94,8 +94,8 @@ async fn rounds(what: &str, count: usize, round: impl AsyncFn(&Client)) {
     let (by_wall, spent) = rates[ROUNDS / 2];
     let micros = |seconds: f64| seconds * 1e6 / count as f64;
     say(&format!(
-        "{what}{}: {:.0} k/s, {:.0} k/s for each core used; {:.2} us a message: {:.2} of the program's thread, {:.2} of \
-         the broker's; {:.2} of all that in the kernel",
+        "{what}{}: {:.0} k/s, {:.0} k/s for each core used; {:.2} us a message: {:.2} of the program's thread, {:.2} \
+         of the broker's; {:.2} of all that in the kernel",
         processors::kept(),
         by_wall / 1000.0,
         1000.0 / micros(spent.all),
