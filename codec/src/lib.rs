@@ -14,6 +14,7 @@
 pub mod base64;
 pub mod command;
 mod cursor;
+pub mod ending;
 pub mod error;
 pub mod fields;
 pub mod filter;
@@ -31,6 +32,7 @@ pub mod language;
 pub mod loose_json;
 pub mod message;
 pub mod order;
+mod pattern;
 pub mod pop_record;
 pub mod request;
 pub mod response;

@@ -120,6 +120,9 @@ impl Turn {
 
     /// As far as it goes without waiting: most frames are sends, and most sends need nobody to be asked.
     fn look_at_once(&mut self, came: &Came<'_>) -> Result<Left, End> {
+        if self.takes_end_in(came) {
+            return Ok(Left::Nothing);
+        }
         // The view is large: it stays where it was read.
         let view = match CommandView::parse_like(came.frame(), &mut self.wire.hall.molds.borrow_mut()) {
             Ok(view) => view,
@@ -144,13 +147,21 @@ impl Turn {
                 Ok(Left::Nothing)
             }
             Served::Broker(cast) if view.code == EndTransaction::CODE && self.wire.may_call() => {
-                match self.ends.take_in(cast, &self.wire, &view) {
+                match self.ends.take_in(cast, &self.wire, &view, came.frame()) {
                     true => Ok(Left::Nothing),
                     false => Ok(Left::Call(Box::new(came.command(&view)))),
                 }
             }
             _ => Ok(Left::Call(Box::new(came.command(&view)))),
         }
+    }
+
+    /// Takes a frame in if it is the end of a transaction which is like one before it; tells whether it did.
+    fn takes_end_in(&mut self, came: &Came<'_>) -> bool {
+        let Served::Broker(cast) = &self.wire.served else { return false };
+        let mut molds = self.wire.hall.end_molds.borrow_mut();
+        let like = molds.read(came.frame());
+        like.is_some_and(|ending| self.wire.may_call() && self.ends.take_in_like(cast, &self.wire, &ending))
     }
 
     async fn take_in_later(&mut self, came: &Came<'_>, left: send::Left) -> Result<(), End> {

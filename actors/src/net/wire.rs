@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 use troupemq_codec::command::Molds;
+use troupemq_codec::ending::EndMolds;
 use troupemq_codec::{CodecError, Command};
 
 use crate::config::{NetConfig, NodeClock};
@@ -59,6 +60,8 @@ pub struct Hall {
     pub oneway_ends: RefCell<Oneway>,
     /// What headers looked like that were read.
     pub molds: RefCell<Molds>,
+    /// The same of the ends of transactions.
+    pub end_molds: RefCell<EndMolds>,
     /// When to poll for the next request.
     pub busy: Busy,
     /// The sessions of this arbiter.
@@ -134,6 +137,7 @@ impl Hall {
             halves: RefCell::default(),
             oneway_ends: RefCell::default(),
             molds: RefCell::default(),
+            end_molds: RefCell::default(),
             links: RefCell::default(),
             emptied: RefCell::default(),
             next_link,

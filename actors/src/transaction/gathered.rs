@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use troupemq_codec::command::Head;
+use troupemq_codec::ending::Ending;
 use troupemq_codec::order::{Answers, EndOrder};
 use troupemq_codec::request::{EndView, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK};
 use troupemq_codec::{Command, CommandView, HeaderForm, ResponseCode};
@@ -54,15 +55,39 @@ enum Asked {
 
 impl Gathered {
     /// Takes an end in; tells whether it did, or whether it goes another way.
-    pub fn take_in(&mut self, cast: &Arc<BrokerCast>, wire: &Rc<Wire>, view: &CommandView<'_>) -> bool {
-        let Some(end) = EndView::read(view).ok().and_then(|asked| read(cast, wire, &asked)) else {
-            return false;
-        };
+    pub fn take_in(
+        &mut self,
+        cast: &Arc<BrokerCast>,
+        wire: &Rc<Wire>,
+        view: &CommandView<'_>,
+        frame: &[u8],
+    ) -> bool {
+        let Ok(asked) = EndView::read(view) else { return false };
+        wire.hall.end_molds.borrow_mut().learn(view, frame, &asked);
+        let Some(end) = read(cast, wire, &asked) else { return false };
+        self.take(cast, wire, end, (view.opaque, view.form, view.is_oneway()));
+        true
+    }
+
+    /// The same of one that was read like one before it.
+    pub fn take_in_like(&mut self, cast: &Arc<BrokerCast>, wire: &Rc<Wire>, ending: &Ending<'_>) -> bool {
+        let Some(end) = read(cast, wire, &ending.end) else { return false };
+        self.take(cast, wire, end, (ending.opaque, HeaderForm::Json, ending.is_oneway));
+        true
+    }
+
+    fn take(
+        &mut self,
+        cast: &Arc<BrokerCast>,
+        wire: &Rc<Wire>,
+        end: End,
+        (opaque, form, is_oneway): (i32, HeaderForm, bool),
+    ) {
         wire.calls.set(wire.calls.get() + 1);
-        if !view.is_oneway() {
+        if !is_oneway {
             self.ends.push(end);
-            self.asked.push(Asked::Frame { opaque: view.opaque, form: view.form });
-            return true;
+            self.asked.push(Asked::Frame { opaque, form });
+            return;
         }
         let mut oneway = wire.hall.oneway_ends.borrow_mut();
         if oneway.ends.is_empty() {
@@ -71,7 +96,6 @@ impl Gathered {
         }
         oneway.ends.push(end);
         oneway.wires.push(wire.clone());
-        true
     }
 
     /// Takes an end of this process in, or gives it back.

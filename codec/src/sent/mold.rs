@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use super::{Sent, Stored};
-use crate::command::{CommandView, HeaderForm, int_from, long_from};
-use crate::frame::HEADER_WORD_BYTES;
+use crate::command::{CommandView, int_from, long_from};
+use crate::pattern::{Pattern, number, word};
 use crate::response::ResponseCode;
 use crate::text::Text;
 
@@ -34,10 +34,7 @@ pub struct Molds {
 /// An answer without what differs.
 #[derive(Debug)]
 struct Mold {
-    /// What differs, each with what stands before it.
-    parts: Vec<(Box<[u8]>, Part)>,
-    /// What stands behind the last of them.
-    end: Box<[u8]>,
+    pattern: Pattern<Part>,
     code: ResponseCode,
     region: Option<Text>,
 }
@@ -88,38 +85,23 @@ impl Mold {
         let Sent::Stored(code, Stored { recall_handle: None, region, .. }) = sent else { return None };
         let mut places: Vec<(Range<usize>, Part)> = vec![(view.place_of_opaque(), Part::Opaque)];
         places.extend(DIFFERENT.iter().filter_map(|(key, part)| Some((view.place_of(key)?, *part))));
-        places.sort_by_key(|(place, _)| place.start);
-        let mut rest = header_of(frame)?;
-        let (mut parts, mut at) = (Vec::with_capacity(places.len()), 0_usize);
-        for (place, part) in places {
-            let (before, behind) = rest.split_at_checked(place.start.checked_sub(at)?)?;
-            parts.push((before.into(), part));
-            rest = behind.get(place.len()..)?;
-            at = place.end;
-        }
-        Some(Mold { parts, end: rest.into(), code: *code, region: region.clone() })
+        let pattern = Pattern::of(frame, places)?;
+        Some(Mold { pattern, code: *code, region: region.clone() })
     }
 
     fn read(&self, frame: &[u8]) -> Option<(i32, Sent)> {
-        let mut rest = header_of(frame)?;
         let (mut opaque, mut id, mut queue_id, mut queue_offset) = (None, None, None, None);
-        for (before, part) in &self.parts {
-            let behind = rest.strip_prefix(&**before)?;
-            rest = match part {
-                Part::Opaque => number(behind, &mut opaque, int_from)?,
-                Part::Queue => number(behind, &mut queue_id, int_from)?,
-                Part::Offset => number(behind, &mut queue_offset, long_from)?,
-                Part::Id => {
-                    let (word, behind) = word(behind)?;
-                    id = Some(word);
-                    behind
-                }
-                Part::Word => word(behind)?.1,
-            };
-        }
-        if rest != &*self.end {
-            return None;
-        }
+        self.pattern.read(frame, |part, text| match part {
+            Part::Opaque => number(text, &mut opaque, int_from),
+            Part::Queue => number(text, &mut queue_id, int_from),
+            Part::Offset => number(text, &mut queue_offset, long_from),
+            Part::Id => {
+                let (word, rest) = plain_word(text)?;
+                id = Some(word);
+                Some(rest)
+            }
+            Part::Word => Some(plain_word(text)?.1),
+        })?;
         let stored = Stored {
             message_id: std::str::from_utf8(id?).ok()?.to_owned(),
             queue_id: queue_id?,
@@ -131,30 +113,9 @@ impl Mold {
     }
 }
 
-/// The header of a frame that has no body, in the form of JSON.
-fn header_of(frame: &[u8]) -> Option<&[u8]> {
-    let (word, header) = frame.split_first_chunk::<HEADER_WORD_BYTES>()?;
-    let [form, len @ ..] = *word;
-    let [high, middle, low] = len;
-    let len = usize::try_from(u32::from_be_bytes([0, high, middle, low])).ok()?;
-    (form == HeaderForm::Json.number() && len == header.len()).then_some(header)
-}
-
-/// Takes a number without a sign off the front; what is left.
-fn number<'a, N>(
-    text: &'a [u8],
-    slot: &mut Option<N>,
-    read: impl Fn(&[u8]) -> Option<N>,
-) -> Option<&'a [u8]> {
-    let len = text.iter().position(|byte| !byte.is_ascii_digit())?;
-    let (digits, rest) = text.split_at_checked(len)?;
-    *slot = Some(read(digits)?);
-    Some(rest)
-}
-
-/// Takes off the front what stands before a quotation mark, if it is plain: letters, digits and commas.
-fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (word, rest) = text.split_at_checked(memchr::memchr(b'"', text)?)?;
+/// Takes a word off the front, if it is made of letters, digits and commas.
+fn plain_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (word, rest) = word(text)?;
     // All of it, without a look after each: such a loop takes many bytes at once.
     let is_plain = word.iter().fold(true, |is, byte| is & (byte.is_ascii_alphanumeric() | (*byte == b',')));
     is_plain.then_some((word, rest))
