@@ -80,16 +80,29 @@ pub struct NewTimer {
     pub topic_hash: i32,
 }
 
-/// What has changed with a timer whose unit is not in the log yet.
+/// Timers that were entered one after the other into one slot, and whose units are not in the log yet.
 #[derive(Debug)]
-struct Change {
-    slot_ms: i64,
+struct Run {
+    /// When all of them are due, as they say, epoch ms.
+    due_ms: i64,
+    /// Where they go.
+    target: Target,
     /// The slot as it was.
     before: Option<TimerSlot>,
+    /// The slot as it is now. The wheel learns of it when the run is over.
+    now: TimerSlot,
     /// Timers more.
     count: i32,
     /// Whether the slot is `behind` because of it.
     is_behind: bool,
+}
+
+/// Where a timer goes.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    slot_ms: i64,
+    write_ms: i64,
+    is_roll: bool,
 }
 
 /// The timers of a store.
@@ -153,6 +166,15 @@ struct TimerPaths {
     log: PathBuf,
     wheel: PathBuf,
     checkpoint: PathBuf,
+}
+
+impl Run {
+    /// One more timer, whose unit will stand there.
+    fn add(&mut self, position: i64, count: i32) {
+        self.now.last = position;
+        self.now.count = self.now.count.saturating_add(count);
+        self.count += count;
+    }
 }
 
 impl Told {
@@ -236,17 +258,17 @@ impl TimerStore {
         let timers = timers.into_iter();
         let most = timers.size_hint().1.unwrap_or(0);
         let (mut placed, mut entered) = (Vec::with_capacity(most), 0);
-        let mut changed = Vec::with_capacity(most);
+        let mut runs = Vec::new();
         let mut outcome = Ok(());
         for timer in timers {
             if self.log.is_full() {
-                if let Err(error) = self.append_staged(&mut changed) {
+                if let Err(error) = self.append_staged(&mut runs) {
                     placed.truncate(entered);
                     return (placed, Err(error));
                 }
                 entered = placed.len();
             }
-            match self.stage(&timer, now_ms, &mut changed) {
+            match self.stage(&timer, now_ms, &mut runs) {
                 Ok(place) => placed.push(place),
                 Err(error) => {
                     outcome = Err(error);
@@ -254,7 +276,7 @@ impl TimerStore {
                 }
             }
         }
-        match self.append_staged(&mut changed) {
+        match self.append_staged(&mut runs) {
             Ok(()) => (placed, outcome),
             Err(error) => {
                 placed.truncate(entered);
@@ -263,55 +285,61 @@ impl TimerStore {
         }
     }
 
-    /// Appends what is staged to the log. If that fails, the wheel is as before what was `changed` since the last time.
-    fn append_staged(&mut self, changed: &mut Vec<Change>) -> Result<(), StoreError> {
+    /// Appends what is staged to the log. If that fails, the wheel is as it was before all these runs.
+    fn append_staged(&mut self, runs: &mut Vec<Run>) -> Result<(), StoreError> {
+        self.close_last(runs);
         let appended = self.log.append_staged();
         if appended.is_err() {
-            changed.iter().rev().for_each(|change| self.undo(change));
+            runs.iter().rev().for_each(|run| self.undo(run));
         }
-        changed.clear();
+        runs.clear();
         appended
     }
 
-    fn undo(&mut self, change: &Change) {
-        let quotient = change.slot_ms.div_euclid(self.precision_ms);
-        match change.before {
+    /// Tells the wheel of the last run.
+    fn close_last(&mut self, runs: &[Run]) {
+        let Some(Run { target, now, .. }) = runs.last() else { return };
+        self.wheel.put(target.slot_ms, now.first, now.last, now.count);
+        self.recent.note(*now);
+    }
+
+    fn undo(&mut self, run: &Run) {
+        match run.before {
             Some(slot) => {
-                self.wheel.put(change.slot_ms, slot.first, slot.last, slot.count);
+                self.wheel.put(run.target.slot_ms, slot.first, slot.last, slot.count);
                 self.recent.note(slot);
             }
             None => {
-                self.wheel.clear(change.slot_ms);
-                self.recent.forget(quotient);
+                self.wheel.clear(run.target.slot_ms);
+                self.recent.forget(run.now.time);
             }
         }
-        self.pending -= i64::from(change.count);
-        if change.is_behind {
-            self.behind.remove(&change.slot_ms);
+        self.pending -= i64::from(run.count);
+        if run.is_behind {
+            self.behind.remove(&run.target.slot_ms);
         }
     }
 
     /// Enters a timer into the wheel; its unit is not in the log yet.
-    fn stage(
-        &mut self,
-        timer: &NewTimer,
-        now_ms: i64,
-        changed: &mut Vec<Change>,
-    ) -> Result<Placed, StoreError> {
-        let due_ms = self.floor(timer.due_ms);
-        let was_entered = timer.queue_offset < self.entered_before;
-        let came_in_time = timer.stored_ms < self.delivered_before_ms - SURE_MS;
-        if was_entered && came_in_time && due_ms < self.delivered_before_ms {
-            return Ok(Placed::Done);
+    fn stage(&mut self, timer: &NewTimer, now_ms: i64, runs: &mut Vec<Run>) -> Result<Placed, StoreError> {
+        if timer.queue_offset < self.entered_before && timer.stored_ms < self.delivered_before_ms - SURE_MS {
+            let due_ms = self.floor(timer.due_ms);
+            if due_ms < self.delivered_before_ms {
+                return Ok(Placed::Done);
+            }
         }
-        let due_ms = due_ms.max(self.read_to_ms());
-        let write_ms = self.floor(now_ms).min(due_ms);
-        let (slot_ms, before) = self.free_slot(self.within_window(due_ms, write_ms))?;
-        let is_roll = slot_ms != due_ms;
+        // Timers that come together mostly go to one slot.
+        let (target, before) = match runs.last() {
+            Some(run) if run.due_ms == timer.due_ms => (run.target, Some(run.now)),
+            _ => {
+                self.close_last(runs);
+                self.target(timer.due_ms, now_ms)?
+            }
+        };
+        let Target { slot_ms, write_ms, is_roll } = target;
         let mut kind = UNIT_DEFAULT;
         kind |= if is_roll { UNIT_ROLL } else { 0 };
         kind |= if timer.is_delete { UNIT_DELETE } else { 0 };
-        self.wheel.reserve(&self.flusher.paths.wheel, slot_ms)?;
         let delay_ms = i32::try_from(slot_ms - write_ms).expect("the window is shorter than 24 days");
         let previous = before.map_or(-1, |slot| slot.last);
         let position = self.log.stage(&TimerUnit {
@@ -325,16 +353,31 @@ impl TimerStore {
         })?;
         let position = position.cast_signed();
         let count = if timer.is_delete { -1 } else { 1 };
-        let (first, of_slot) = before.map_or((position, 0), |slot| (slot.first, slot.count));
-        let of_slot = of_slot.saturating_add(count);
-        self.wheel.put(slot_ms, first, position, of_slot);
-        let time = slot_ms.div_euclid(self.precision_ms);
-        self.recent.note(TimerSlot { time, first, last: position, count: of_slot });
+        match runs.last_mut().filter(|run| run.due_ms == timer.due_ms) {
+            Some(run) => run.add(position, count),
+            None => {
+                let now = before.unwrap_or_else(|| {
+                    let time = slot_ms.div_euclid(self.precision_ms);
+                    TimerSlot { time, first: position, last: position, count: 0 }
+                });
+                let is_behind = slot_ms < self.behind_to_ms && self.behind.insert(slot_ms);
+                let mut run = Run { due_ms: timer.due_ms, target, before, now, count: 0, is_behind };
+                run.add(position, count);
+                runs.push(run);
+            }
+        }
         self.pending += i64::from(count);
-        let is_behind = slot_ms < self.behind_to_ms && self.behind.insert(slot_ms);
-        changed.push(Change { slot_ms, before, count, is_behind });
         let unit = UnitAt { position, previous, written_ms: write_ms };
         Ok(Placed::Slot { slot_ms, is_roll, unit })
+    }
+
+    /// Where a timer goes that is entered now, and what its slot holds; the slot can be stored to then.
+    fn target(&self, due_ms: i64, now_ms: i64) -> Result<(Target, Option<TimerSlot>), StoreError> {
+        let due_ms = self.floor(due_ms).max(self.read_to_ms());
+        let write_ms = self.floor(now_ms).min(due_ms);
+        let (slot_ms, before) = self.free_slot(self.within_window(due_ms, write_ms))?;
+        self.wheel.reserve(&self.flusher.paths.wheel, slot_ms)?;
+        Ok((Target { slot_ms, write_ms, is_roll: slot_ms != due_ms }, before))
     }
 
     /// Whether a message of a slot went round again before the store was opened: it stands in a later slot already.
