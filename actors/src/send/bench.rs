@@ -451,7 +451,7 @@ impl Bench {
         if let Some(properties) = cleaned(&marks, piece.properties, is_dead) {
             return self.encode_one(target, &Piece { properties: properties.encoded(), ..*piece });
         }
-        marks.check(cast, send.sys_flag)?;
+        marks.check(cast, config, send.sys_flag)?;
         check_zeros(PropertiesView(piece.properties))?;
         check_keys(&place.topic.config, PropertiesView(piece.properties))?;
         let now_ms = *self.now_ms.get_or_insert_with(|| cast.now_ms());

@@ -12,6 +12,7 @@ use troupemq_codec::message::properties::{
     CHECK_IMMUNITY_TIME_IN_SECONDS, DELAY, INNER_MULTI_DISPATCH, INNER_NUM, KEYS, NAME_END, POP_CK,
     PRODUCER_GROUP, PROPERTIES_MAX_BYTES, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELETE_UNIQUE_KEY,
     TIMER_DELIVER_MS, TIMER_OUT_MS, TIMER_ROLL_TIMES, TRANSACTION_PREPARED, TRANSIENT_PREFIX, UNIQ_KEY, WAIT,
+    split_pair,
 };
 use troupemq_codec::message::{PropertiesView, sys_flag};
 use troupemq_codec::topic::TopicConfig;
@@ -169,8 +170,10 @@ const NAME_MAX_BYTES: usize = {
 fn only_uniq_key(properties: PropertiesView<'_>) -> Option<&str> {
     let mut pieces = properties.pieces();
     let value = pieces.next()?.strip_prefix(UNIQ_KEY.as_bytes())?.strip_prefix(&[NAME_END])?;
-    let value = std::str::from_utf8(value).ok()?;
-    (pieces.next().is_none() && !is_blank(value)).then_some(value)
+    if pieces.next().is_some() {
+        return None;
+    }
+    std::str::from_utf8(value).ok().filter(|value| !is_blank(value))
 }
 
 /// The places of the names that have so many bytes, a bit each: few are compared with the name of a property then.
@@ -189,7 +192,8 @@ fn place_of(name: &[u8]) -> Option<usize> {
     let mut places = *PLACES.get(name.len())?;
     while places != 0 {
         let place = places.trailing_zeros() as usize;
-        if NAMES[place].as_bytes() == name {
+        // Mostly the first byte tells.
+        if NAMES[place].as_bytes().first() == name.first() && NAMES[place].as_bytes() == name {
             return Some(place);
         }
         places &= places - 1;
@@ -202,9 +206,7 @@ fn find(properties: PropertiesView<'_>) -> ([Option<&str>; NAMES.len()], bool) {
     let (mut found, mut has_transient) = ([None; NAMES.len()], false);
     for piece in properties.pieces() {
         has_transient |= piece.starts_with(TRANSIENT_PREFIX.as_bytes());
-        let front = piece.get(..=NAME_MAX_BYTES).unwrap_or(piece);
-        let Some(end) = front.iter().position(|byte| *byte == NAME_END) else { continue };
-        let (name, value) = (&piece[..end], &piece[end + 1..]);
+        let Some((name, value)) = split_pair(piece) else { continue };
         if let Some(place) = place_of(name).filter(|_| !value.is_empty()) {
             found[place] = std::str::from_utf8(value).ok();
         }
@@ -314,25 +316,25 @@ impl<'a> Marks<'a> {
     }
 
     /// Refuses a kind of message that this broker does not deliver.
-    pub fn check(&self, cast: &BrokerCast, flags: i32) -> Result<(), Refusal> {
+    pub fn check(&self, cast: &BrokerCast, config: &BrokerConfig, flags: i32) -> Result<(), Refusal> {
         let host = cast.advertised.ip();
-        if self.is_transaction && cast.config.load().reject_transaction_message {
+        if self.is_transaction && config.reject_transaction_message {
             let remark = format!("the broker[{host}] sending transaction message is forbidden");
             return Err(Refusal::new(ResponseCode::NO_PERMISSION, remark));
         }
         if self.is_transaction {
-            check_open(cast)?;
+            check_open(cast, config)?;
         }
         if self.is_inner_batch || flags & sys_flag::INNER_BATCH != 0 {
-            return Err(illegal(&cast.config.load()));
+            return Err(illegal(config));
         }
         Ok(())
     }
 }
 
 /// Refuses half of a transaction while too many are open.
-fn check_open(cast: &BrokerCast) -> Result<(), Refusal> {
-    let (open, max) = (cast.open_halves.load(Ordering::Relaxed), cast.config.load().open_transactions_max);
+fn check_open(cast: &BrokerCast, config: &BrokerConfig) -> Result<(), Refusal> {
+    let (open, max) = (cast.open_halves.load(Ordering::Relaxed), config.open_transactions_max);
     if open < max {
         return Ok(());
     }

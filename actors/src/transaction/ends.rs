@@ -157,8 +157,10 @@ fn batch_of<'a>(
     let halves = all.iter().filter_map(|begun| begun.commit.as_ref()).map(|commit| commit.half.len());
     let ops = notes.iter().map(|note| note.body.len() + OP_MORE_BYTES);
     let mut batch = OwnBatch::with_room(cast, views.len() + notes.len(), halves.chain(ops).sum());
+    let mut topic = "";
     for view in views {
-        let message = view.message().ok_or_else(|| Refusal::gone("the half message"))?;
+        let message = view.message(topic).ok_or_else(|| Refusal::gone("the half message"))?;
+        topic = message.record.topic;
         if !batch.add(&message)? {
             return Ok(batch);
         }

@@ -31,6 +31,8 @@ pub struct Kept {
     bytes: usize,
     /// Room for the next ones.
     piece: BytesMut,
+    /// Where the one stands that is taken next, if they are taken in their order.
+    next: usize,
 }
 
 #[derive(Debug)]
@@ -92,7 +94,11 @@ impl Kept {
 
     /// Takes the half message away that stands at this place of the log, if it is kept.
     pub fn take(&mut self, log_offset: u64) -> Option<KeptHalf> {
-        let at = self.halves.binary_search_by_key(&log_offset, |half| half.log_offset).ok()?;
+        let at = match self.halves.get(self.next).is_some_and(|half| half.log_offset == log_offset) {
+            true => self.next,
+            false => self.halves.binary_search_by_key(&log_offset, |half| half.log_offset).ok()?,
+        };
+        self.next = at + 1;
         let kept = self.halves.get_mut(at)?.kept.take();
         while self.halves.front().is_some_and(|first| first.kept.is_none()) {
             self.drop_first();
@@ -102,6 +108,7 @@ impl Kept {
 
     fn drop_first(&mut self) {
         if let Some(first) = self.halves.pop_front() {
+            self.next = self.next.saturating_sub(1);
             self.bytes -= first.len;
         }
     }

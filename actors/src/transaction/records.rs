@@ -235,12 +235,16 @@ impl Commit {
 }
 
 impl CommitView<'_> {
-    /// The message as it is delivered, or as it waits; none if its record does not say where it goes.
-    pub fn message(&self) -> Option<Own<'_, MovedRecord<'_>>> {
+    /// The message as it is delivered, or as it waits; none if its record does not say where it goes. `last` is the
+    /// topic that another one goes to: mostly the same.
+    pub fn message<'a>(&'a self, last: &'a str) -> Option<Own<'a, MovedRecord<'a>>> {
         let Commit { half, goes } = self.commit;
         let (topic, queue_id) = match &goes.detour {
             Some(detour) => (detour.topic, detour.queue.queue_id()),
-            None => (std::str::from_utf8(goes.topic_at.of(half)?).ok()?, goes.queue_id),
+            None => match goes.topic_at.of(half)? {
+                same if same == last.as_bytes() => (last, goes.queue_id),
+                other => (std::str::from_utf8(other).ok()?, goes.queue_id),
+            },
         };
         let stored = self.half;
         let record = MovedRecord { stored, topic, queue_id, properties: &self.properties, is_commit: true };

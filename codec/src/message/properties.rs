@@ -116,14 +116,17 @@ impl<'a> PropertiesView<'a> {
 
     /// What stands between the marks behind values, in order: pairs, and what is none, but nothing empty.
     pub fn pieces(self) -> impl Iterator<Item = &'a [u8]> {
-        let mut start = 0;
-        let ends = memchr::memchr_iter(PAIR_END, self.0).chain([self.0.len()]);
-        let pieces = ends.map(move |end| {
-            let piece = self.0.get(start..end).unwrap_or_default();
-            start = end.saturating_add(1);
-            piece
-        });
-        pieces.filter(|piece| !piece.is_empty())
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            while !rest.is_empty() {
+                let (piece, behind) = rest.split_at_checked(before(PAIR_END, rest))?;
+                rest = behind.get(1..).unwrap_or_default();
+                if !piece.is_empty() {
+                    return Some(piece);
+                }
+            }
+            None
+        })
     }
 
     /// Name and value of each pair in order, as bytes.
@@ -143,6 +146,39 @@ impl<'a> PropertiesView<'a> {
         self.0
     }
 }
+
+/// Name and value of a piece, as bytes; none if it has no mark between them.
+#[inline]
+pub fn split_pair(piece: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (name, value) = piece.split_at_checked(before(NAME_END, piece))?;
+    Some((name, value.split_first()?.1))
+}
+
+/// How many bytes stand before the first of these marks; all, if there is none. Most names and values are so short that
+/// a search made for long texts begins slower than this ends.
+#[inline]
+fn before(mark: u8, text: &[u8]) -> usize {
+    let (near, far) = text.split_at_checked(NEAR_BYTES).unwrap_or((text, &[]));
+    let (words, last) = near.as_chunks::<8>();
+    let mut at = 0_usize;
+    for word in words {
+        // A byte becomes 0 where the mark is, and its top bit says so.
+        let differs = u64::from_be_bytes(*word) ^ u64::from_be_bytes([mark; 8]);
+        let marks = !((differs & !TOPS).wrapping_add(!TOPS) | differs) & TOPS;
+        if marks != 0 {
+            return at.saturating_add((marks.leading_zeros() / 8) as usize);
+        }
+        at = at.saturating_add(8);
+    }
+    let end = last.iter().position(|byte| *byte == mark).map(|within| at.saturating_add(within));
+    end.or_else(|| memchr::memchr(mark, far).map(|behind| behind.saturating_add(near.len())))
+        .unwrap_or(text.len())
+}
+
+/// Bytes that are looked at a word at a time.
+const NEAR_BYTES: usize = 64;
+/// The top bit of each byte of a word.
+const TOPS: u64 = u64::from_be_bytes([0x80; 8]);
 
 /// Walks the pairs of a property text.
 #[derive(Debug, Clone)]
@@ -331,6 +367,34 @@ mod tests {
         [0, -7, i64::MIN, i64::MAX].iter().for_each(|number| put_number_property(&mut text, "N", *number));
         let wanted = "N\u{1}0\u{2}N\u{1}-7\u{2}N\u{1}-9223372036854775808\u{2}N\u{1}9223372036854775807\u{2}";
         assert_eq!(String::from_utf8(text).unwrap(), wanted);
+    }
+
+    #[test]
+    fn pieces_end_where_the_marks_are_however_long_they_are() {
+        for len in 0..200 {
+            for text in [vec![b'x'; len], (0..len).map(|at| [1, 3, 0x82, 0][at % 4]).collect()] {
+                let pieces = |text: &[u8]| -> Vec<Vec<u8>> {
+                    PropertiesView(text).pieces().map(<[u8]>::to_vec).collect()
+                };
+                let wanted: Vec<Vec<u8>> =
+                    [&text[..]].into_iter().filter(|text| !text.is_empty()).map(Into::into).collect();
+                assert_eq!(pieces(&text), wanted);
+                let closed = [&text[..], b"\x02y\x02\x02z"].concat();
+                assert_eq!(pieces(&closed), [&wanted[..], &[b"y".to_vec(), b"z".to_vec()]].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_is_split_at_its_first_mark_wherever_it_stands() {
+        for len in 0..100 {
+            let name = vec![b'n'; len];
+            assert_eq!(split_pair(&name), None);
+            for value in [&b""[..], b"v", b"a\x01b"] {
+                let piece = [&name[..], &[NAME_END], value].concat();
+                assert_eq!(split_pair(&piece), Some((&name[..], value)));
+            }
+        }
     }
 
     #[test]
