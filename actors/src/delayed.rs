@@ -24,8 +24,9 @@ use troupemq_store::timer::TIMER_TOPIC;
 
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
+use crate::net::Refusal;
 use crate::read_ahead::Records;
-use crate::send::{Own, set_if_room, store};
+use crate::send::{Own, OwnBatch, set_if_room};
 use before::Delivery;
 
 pub use aim::{Aim, Aimed};
@@ -33,6 +34,8 @@ pub use before::Before;
 
 /// Bytes of one batch, more only for a single message.
 pub const BATCH_BYTES: u64 = 1 << 20;
+/// What the name of its topic and some marks may add to a message that leaves its delay.
+const MORE_BYTES: usize = 128;
 /// How long it takes until a message is tried again that the disk could not read for the first time.
 const PAUSE_FIRST_MS: i64 = 1_000;
 /// How often that time doubles at most.
@@ -121,18 +124,9 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
         messages.push(message);
     }
     let pieces: Vec<[&[u8]; 2]> = messages.iter().map(Delayed::pieces).collect();
-    let own: Vec<Own<'_, MovedRecord<'_>>> = messages
-        .iter()
-        .zip(&pieces)
-        .map(|(message, pieces)| Own {
-            record: message.record(pieces),
-            tags_code: message.tags_code,
-            keys: Some(message.keys),
-        })
-        .collect();
-    let passed = match store(cast, &own).await {
-        Ok(stored) if stored.len() == own.len() => taken,
-        Ok(stored) => places[stored.len()],
+    let passed = match store_all(cast, &messages, &pieces).await {
+        Ok(stored) if stored == messages.len() => taken,
+        Ok(stored) => places[stored],
         Err(refusal) => {
             tracing::warn!(remark = refusal.remark, "delayed messages could not be delivered yet");
             places[0]
@@ -145,6 +139,24 @@ pub async fn deliver(cast: &BrokerCast, leaving: &[Leaving], before: &mut Before
     known.into_iter().filter(|(at, _)| *at >= passed).for_each(|(_, delivery)| before.put_back(delivery));
     unreadable.retain(|at| *at < passed);
     Outcome { passed, unreadable }
+}
+
+/// Stores messages with these texts of properties; answers how many of them, from the front, are stored.
+async fn store_all(
+    cast: &BrokerCast,
+    messages: &[Delayed<'_>],
+    pieces: &[[&[u8]; 2]],
+) -> Result<usize, Refusal> {
+    // What goes round again grows by its number, and finds room for that.
+    let bytes = messages.iter().map(|message| message.stored.bytes().len() + message.more.len() + MORE_BYTES);
+    let mut batch = OwnBatch::with_room(cast, messages.len(), bytes.sum());
+    for (message, pieces) in messages.iter().zip(pieces) {
+        let (record, tags_code) = (message.record(pieces), message.tags_code);
+        if !batch.add(&Own { record, tags_code, keys: Some(message.keys) })? {
+            break;
+        }
+    }
+    Ok(batch.store().await?.len())
 }
 
 /// The topics of messages that are delivered together: mostly the same again.

@@ -247,19 +247,19 @@ impl Timer {
             return Vec::new();
         }
         let mut bytes = 0;
-        let mut leaving = Vec::new();
         self.taken_to_ms = now_ms.min(self.entered_ms);
-        let taken = self.open.take(self.taken_to_ms, |waiting| {
+        let mut taken = self.open.take(self.taken_to_ms, |waiting| {
             bytes += u64::from(waiting.size);
             bytes <= BATCH_BYTES || bytes == u64::from(waiting.size)
         });
-        for waiting in taken {
-            match self.rolled(&waiting, now_ms) {
-                true => self.open.done(waiting.slot_ms),
-                false => leaving.push(waiting),
+        taken.retain(|waiting| {
+            let has_rolled = self.rolled(waiting, now_ms);
+            if has_rolled {
+                self.open.done(waiting.slot_ms);
             }
-        }
-        leaving
+            !has_rolled
+        });
+        taken
     }
 
     /// Enters a timer again whose slot is not its last. One that the log would lose before its next slot, or that

@@ -89,11 +89,11 @@ impl Noted {
             }
         }
         if !self.timers.is_empty() {
-            let mark = |(record, draft): (usize, Draft)| {
-                let record = records.get(record)?;
-                Some((record.log_offset, draft.mark(batch.stored_ms, record.queue_offset)))
-            };
-            let marks = self.timers.drain(..).map_while(mark).collect();
+            let mut marks = Vec::with_capacity(self.timers.len());
+            for (record, draft) in self.timers.drain(..) {
+                let Some(record) = records.get(record) else { break };
+                marks.push((record.log_offset, draft.mark(batch.stored_ms, record.queue_offset)));
+            }
             // An owner that takes no more reads the records.
             let _ = cast.timer.try_send(TellTimers(marks));
         }

@@ -115,9 +115,9 @@ pub(super) async fn read(
         Some(queue) => marker.read_queue(&cast, &queue, &unknown).await,
         None => Vec::new(),
     };
-    let (new, mut marks) = (new.into_iter(), marks.into_iter());
+    let (mut all, mut marks) = (Vec::with_capacity(new.len()), marks.into_iter());
     let mut said = |known: Option<Mark>| known.map(Said::Timer).or_else(|| marks.next());
-    let new = new.map_while(|(unit, known)| Some((unit, said(known)?))).collect();
+    all.extend(new.into_iter().map_while(|(unit, known)| Some((unit, said(known)?))));
     let (mut opened, mut shut) = (Vec::new(), Vec::new());
     if !slots.is_empty() {
         let read =
@@ -136,7 +136,7 @@ pub(super) async fn read(
     let (units, mut said) = (units.into_iter(), said);
     let loaded = units.filter_map(|(slot_ms, unit, known)| Some((slot_ms, unit, said(known)?))).collect();
     // An actor that is gone needs no news.
-    let _ = timer.send(Read { now_ms, new, opened, shut, loaded, unread }).await;
+    let _ = timer.send(Read { now_ms, new: all, opened, shut, loaded, unread }).await;
 }
 
 /// Stores what is due and tells how much of it is done.

@@ -16,6 +16,9 @@ use crate::delayed::{Aim, pause_ms};
 pub const TAKEN_MAX: usize = 512;
 /// Slots opened at a time.
 const OPENED_MAX: usize = 256;
+/// Times whose room is kept when they are over, and how many timers it is for at most: 6 MB.
+const SPARE_MAX: usize = 64;
+const SPARE_TIMERS: usize = 512;
 /// Timers in open slots above which no further slot is opened ahead.
 const OPEN_MAX: usize = 65_536;
 
@@ -47,6 +50,8 @@ pub struct Waiting {
 pub struct OpenSlots {
     /// By the time when they are due; those of one time in the order of the log.
     waiting: BTreeMap<i64, VecDeque<Waiting>>,
+    /// Room of times that are over, for those that come.
+    spare: Vec<VecDeque<Waiting>>,
     count: usize,
     slots: BTreeMap<i64, Slot>,
     open_to_ms: i64,
@@ -66,7 +71,7 @@ impl OpenSlots {
     /// No open slot; those before `open_to_ms` are over.
     pub fn new(open_to_ms: i64) -> OpenSlots {
         let (waiting, slots) = (BTreeMap::new(), BTreeMap::new());
-        OpenSlots { waiting, count: 0, slots, open_to_ms, cancelled: 0 }
+        OpenSlots { waiting, spare: Vec::new(), count: 0, slots, open_to_ms, cancelled: 0 }
     }
 
     /// The first slot that is not open.
@@ -135,7 +140,7 @@ impl OpenSlots {
 
     /// Puts a timer in its place; tells whether it was not there yet. Mostly it is the last of its time.
     fn put(&mut self, waiting: Waiting) -> bool {
-        let due = self.waiting.entry(waiting.due_ms).or_default();
+        let due = self.waiting.entry(waiting.due_ms).or_insert_with(|| self.spare.pop().unwrap_or_default());
         if due.back().is_none_or(|last| last.log_offset < waiting.log_offset) {
             due.push_back(waiting);
         } else {
@@ -155,7 +160,7 @@ impl OpenSlots {
     /// Takes timers that are due at `until_ms`, the earliest first, as many as make a batch: at most
     /// [`TAKEN_MAX`], with `fits` telling whether the next one fits.
     pub fn take(&mut self, until_ms: i64, mut fits: impl FnMut(&Waiting) -> bool) -> Vec<Waiting> {
-        let mut taken = Vec::new();
+        let mut taken = Vec::with_capacity(self.count.min(TAKEN_MAX));
         while let Some(mut due) = self.waiting.first_entry().filter(|due| *due.key() <= until_ms) {
             while let Some(waiting) = due.get_mut().pop_front() {
                 let slot = self.slots.get_mut(&waiting.slot_ms);
@@ -176,7 +181,10 @@ impl OpenSlots {
                     return taken;
                 }
             }
-            due.remove();
+            let room = due.remove();
+            if self.spare.len() < SPARE_MAX && room.capacity() <= SPARE_TIMERS {
+                self.spare.push(room);
+            }
         }
         taken
     }

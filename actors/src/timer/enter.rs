@@ -50,9 +50,10 @@ impl Timer {
 
     /// Takes in timers of opened slots that are known whole, not too many at a time.
     pub(super) fn take_in_known(&mut self) {
-        let Some((slot_ms, timers)) = self.whole.take(READ_MAX) else { return };
-        self.open.read_all(slot_ms, timers.len());
-        timers.into_iter().for_each(|waiting| self.open.add(waiting));
+        let Some((slot_ms, timers)) = self.whole.take(READ_MAX, |waiting| self.open.add(waiting)) else {
+            return;
+        };
+        self.open.read_all(slot_ms, timers);
     }
 
     /// Takes in what stands in an open slot.

@@ -108,17 +108,19 @@ impl Whole {
         self.0.is_empty()
     }
 
-    /// Takes so many timers of a slot, and tells its time.
-    pub(super) fn take(&mut self, max: usize) -> Option<(i64, Vec<Waiting>)> {
+    /// Takes so many timers of a slot; tells its time, and how many they are.
+    pub(super) fn take(&mut self, max: usize, take: impl FnMut(Waiting)) -> Option<(i64, usize)> {
         let slot = self.0.front_mut()?;
         let slot_ms = slot.slot_ms;
         let end = slot.marks.len().min(slot.at + max);
-        let taken = slot.marks[slot.at..end].iter().map(|known| known.waiting(slot_ms)).collect();
+        let taken = &slot.marks[slot.at..end];
+        taken.iter().map(|known| known.waiting(slot_ms)).for_each(take);
+        let count = taken.len();
         slot.at = end;
         if end == slot.marks.len() {
             self.0.pop_front();
         }
-        Some((slot_ms, taken))
+        Some((slot_ms, count))
     }
 }
 
@@ -251,10 +253,12 @@ mod tests {
         }
         whole.0.push_back(near.take(1_000));
         let mut taken = Vec::new();
-        while let Some((slot_ms, timers)) = whole.take(2) {
-            assert!(slot_ms == 1_000 && timers.len() <= 2);
-            taken.extend(timers);
+        let mut counts = Vec::new();
+        while let Some((slot_ms, count)) = whole.take(2, |waiting| taken.push(waiting)) {
+            assert_eq!(slot_ms, 1_000);
+            counts.push(count);
         }
+        assert_eq!(counts, [2, 2, 1]);
         let of_units = (0..5).map(|at| {
             let mark = Mark { slot_ms: 1_000, ..mark(1_001 + at) };
             Waiting::of(&mark, (at.cast_unsigned() * 100, 70), (1_000, 0))
