@@ -3,9 +3,11 @@
 //! Invariants:
 //! - they go the way of a client's send: one append, dispatched and flushed before the answer;
 //! - the messages of one call are stored together, in their order, or their tail is refused with its cause;
+//! - the buffers of few batches are kept by each thread, and none of them is long;
 //! - no limit of clients applies but the format's: what was accepted once is never lost to a smaller limit, nor to what
 //!   the broker wants to note in it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -24,6 +26,16 @@ use crate::send::slow::Stages;
 
 /// Queues of messages stored together that are remembered.
 const FOUND_AGAIN: usize = 8;
+
+/// Batches of one thread whose buffers are kept: who stores much together does so again and again, and memory that is
+/// given back and asked for anew each time is slow.
+const SPARE_MAX: usize = 2;
+/// Bytes of the longest buffer that is kept.
+const SPARE_BYTES: usize = 2 << 20;
+
+thread_local! {
+    static SPARE: RefCell<Vec<AppendBatch>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A message of the broker's own.
 #[derive(Debug, Clone, Copy)]
@@ -136,7 +148,7 @@ pub async fn store<'a, R: OwnRecord<'a>>(
 impl<'c, 'a> OwnBatch<'c, 'a> {
     /// An empty one, with room for so many records of so many bytes.
     pub fn with_room(cast: &'c BrokerCast, records: usize, bytes: usize) -> OwnBatch<'c, 'a> {
-        let mut batch = AppendBatch::default();
+        let mut batch = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
         batch.bytes.reserve(bytes);
         batch.records.reserve(records);
         let has_light = cast.store_config.load().dispatches_to_light_queues();
@@ -212,7 +224,20 @@ impl<'c, 'a> OwnBatch<'c, 'a> {
             size: record.len,
             code,
         });
-        Ok(stored.collect())
+        let stored = stored.collect();
+        give_back(batch);
+        Ok(stored)
+    }
+}
+
+/// Keeps the buffers of a batch for those that come.
+fn give_back(mut batch: AppendBatch) {
+    if batch.bytes.capacity() <= SPARE_BYTES {
+        batch.clear();
+        SPARE.with_borrow_mut(|spare| {
+            spare.truncate(SPARE_MAX - 1);
+            spare.push(batch);
+        });
     }
 }
 
@@ -283,6 +308,24 @@ fn queue_of(cast: &BrokerCast, name: &str, queue_id: i32) -> Result<FoundQueue, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_keeps_few_buffers_and_none_that_is_long() {
+        let batch = |bytes| {
+            let mut batch = AppendBatch::default();
+            batch.bytes.reserve(bytes);
+            batch.bytes.extend_from_slice(b"of the last one");
+            batch
+        };
+        let kept =
+            || SPARE.with_borrow(|spare| spare.iter().map(|batch| batch.bytes.capacity()).sum::<usize>());
+        give_back(batch(SPARE_BYTES + 1));
+        assert_eq!(kept(), 0);
+        (0..SPARE_MAX + 3).for_each(|_| give_back(batch(1000)));
+        assert_eq!(kept(), SPARE_MAX * 1000);
+        let spare = SPARE.with_borrow_mut(Vec::pop).expect("one is kept");
+        assert!(spare.bytes.is_empty() && spare.records.is_empty());
+    }
 
     #[test]
     fn a_property_is_set_where_there_is_room_for_it_to_the_byte() {

@@ -17,6 +17,8 @@ use super::records::{Goes, Part};
 const KEPT_BYTES: usize = 4 << 20;
 /// Bytes of one piece of memory, which holds several half messages.
 const PIECE_BYTES: usize = 128 << 10;
+/// Full pieces whose memory is used again when all that stands in them was taken.
+const FULL_MAX: usize = 8;
 /// Longer ones are not kept.
 const HALF_MAX_BYTES: usize = PIECE_BYTES / 4;
 /// Half messages that are kept, however short they are.
@@ -31,6 +33,8 @@ pub struct Kept {
     bytes: usize,
     /// Room for the next ones.
     piece: BytesMut,
+    /// Pieces that are full, the oldest first.
+    full: VecDeque<BytesMut>,
     /// Where the one stands that is taken next, if they are taken in their order.
     next: usize,
 }
@@ -81,7 +85,8 @@ impl Kept {
             return;
         }
         if self.piece.capacity() < record.len() {
-            self.piece = BytesMut::with_capacity(PIECE_BYTES);
+            let next = self.next_piece();
+            self.full.push_back(std::mem::replace(&mut self.piece, next));
         }
         self.piece.extend_from_slice(record);
         let (len, record) = (record.len(), self.piece.split().freeze());
@@ -90,6 +95,14 @@ impl Kept {
         while self.bytes > KEPT_BYTES || self.halves.len() > KEPT_MAX {
             self.drop_first();
         }
+    }
+
+    /// Room for the next ones: that of the oldest ones, if nobody needs those any more.
+    fn next_piece(&mut self) -> BytesMut {
+        let is_free = self.full.front_mut().is_some_and(|oldest| oldest.try_reclaim(PIECE_BYTES));
+        // One that is needed for long is left to who needs it.
+        let oldest = if is_free || self.full.len() >= FULL_MAX { self.full.pop_front() } else { None };
+        oldest.filter(|_| is_free).unwrap_or_else(|| BytesMut::with_capacity(PIECE_BYTES))
     }
 
     /// Takes the half message away that stands at this place of the log, if it is kept.
@@ -116,6 +129,8 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -144,6 +159,26 @@ mod tests {
         assert!(kept.take(1_000_000).is_none(), "it is too long");
         (2_000_000..2_000_000 + 2 * KEPT_MAX as u64).for_each(|at| kept.keep((at, 0), b"short", None));
         assert_eq!(kept.halves.len(), KEPT_MAX);
+    }
+
+    #[test]
+    fn pieces_are_used_again_when_all_in_them_was_taken_and_no_sooner() {
+        let mut kept = Kept::default();
+        let record = [7; 1024];
+        let mut places = HashSet::new();
+        let held = {
+            kept.keep((0, 0), &record, None);
+            kept.take(0).expect("it is kept").record
+        };
+        for at in 1..10_000_u64 {
+            kept.keep((at, 0), &[9; 1024], None);
+            let half = kept.take(at).expect("it is kept");
+            assert_eq!(half.record[..], [9; 1024]);
+            places.insert(half.record.as_ptr().addr());
+        }
+        assert_eq!(held[..], record, "its piece is left alone");
+        assert!(places.len() <= (FULL_MAX + 3) * PIECE_BYTES / 1024, "{}", places.len());
+        assert!(kept.full.len() <= FULL_MAX);
     }
 
     #[test]
