@@ -566,8 +566,9 @@ impl TimerFlusher {
     }
 
     /// Deletes the files of the timer log, except the last, all of whose timers were delivered before `reached`;
-    /// tells how many. Waits for the disk.
+    /// tells how many. Notes first where the log will begin. Waits for the disk.
     pub fn expire(&self, reached: &TimerCheckpoint) -> Result<usize, StoreError> {
-        log::expire(&self.segments, reached.last_read_ms)
+        let note = |log_start| checkpoint::note_log_start(&self.paths.checkpoint, log_start);
+        log::expire(&self.segments, reached.last_read_ms, note)
     }
 }

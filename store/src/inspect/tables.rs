@@ -105,7 +105,7 @@ fn checkpoint(checkpoint: &Checkpoint) -> Value {
 }
 
 fn timer_checkpoint(file: PathBuf) -> Result<StoredTable, StoreError> {
-    let (checkpoint, precision_ms) = read_checkpoint(&file)?;
+    let (checkpoint, ours) = read_checkpoint(&file)?;
     let content = json!({
         "lastReadMs": checkpoint.last_read_ms,
         "flushedTo": checkpoint.flushed_to,
@@ -116,7 +116,8 @@ fn timer_checkpoint(file: PathBuf) -> Result<StoredTable, StoreError> {
             "timestamp": checkpoint.version_timestamp_ms,
             "counter": checkpoint.version_counter,
         },
-        "precisionMs": precision_ms,
+        "precisionMs": ours.map(|ours| ours.precision_ms),
+        "logStart": ours.map(|ours| ours.log_start),
     });
     Ok(StoredTable { file, content: Ok(content) })
 }

@@ -290,8 +290,13 @@ impl<'a> Units<'a> {
     }
 }
 
-/// Deletes the files, except the last, all of whose units belong to slots before `read_to_ms`.
-pub(crate) fn expire(segments: &Segments, read_to_ms: i64) -> Result<usize, StoreError> {
+/// Deletes the files, except the last, all of whose units belong to slots before `read_to_ms`. If there are any, `note`
+/// is told before where the log will begin.
+pub(crate) fn expire(
+    segments: &Segments,
+    read_to_ms: i64,
+    note: impl FnOnce(u64) -> Result<(), StoreError>,
+) -> Result<usize, StoreError> {
     let list = segments.snapshot();
     let mut below = 0;
     for segment in list.iter().take(list.len().saturating_sub(1)) {
@@ -302,6 +307,10 @@ pub(crate) fn expire(segments: &Segments, read_to_ms: i64) -> Result<usize, Stor
         }
         below = segment.end();
     }
+    if below == 0 {
+        return Ok(0);
+    }
+    note(below)?;
     let gone = segments.take_before(below);
     for segment in &gone {
         remove(segment.path())?;

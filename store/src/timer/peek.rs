@@ -31,9 +31,10 @@ impl TimerPeek {
         if matches!(path.try_exists(), Ok(false)) {
             return Ok(None);
         }
-        let (checkpoint, precision_ms) = checkpoint::read(&paths.timer_checkpoint())?;
+        let (checkpoint, ours) = checkpoint::read(&paths.timer_checkpoint())?;
         // Java does not note its precision; hardly anybody changes it.
-        let precision_ms = precision_ms.filter(|precision_ms| *precision_ms > 0).unwrap_or(1_000);
+        let precision_ms =
+            ours.map(|ours| ours.precision_ms).filter(|precision_ms| *precision_ms > 0).unwrap_or(1_000);
         let mut slots = BTreeMap::new();
         wheel::each(&path, precision_ms, checkpoint.last_read_ms, |time_ms, slot| {
             slots.insert(time_ms, slot.count);

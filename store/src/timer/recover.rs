@@ -4,7 +4,8 @@
 //! - a unit whose message the log has not, or of which a kill has left a part, and everything behind it, is cut: the
 //!   topic enters it again;
 //! - a log of which a file is missing, short or foreign is dropped with its wheel: units that went round again
-//!   stand anywhere in it, so all timers are entered again from the topic;
+//!   stand anywhere in it, so all timers are entered again from the topic. Whether its first files are missing or were
+//!   deleted as done, wheel and units need not tell, which may be lost too: who deletes notes it first;
 //! - a file that cannot be read is put aside and counts as missing; a message that cannot be read proves nothing
 //!   against its unit;
 //! - every slot that a unit near the end of the log belongs to is linked anew;
@@ -35,6 +36,7 @@ const HOUR_MS: i64 = 3_600_000;
 const WINDOW_MAX_MS: i64 = 7 * 86_400_000;
 /// Bytes in front of the flushed position that are looked at as well (Java: one default segment).
 const LOOK_BACK_BYTES: u64 = 104_857_600;
+const FRONT_IS_MISSING: &str = "its first files are missing";
 
 impl TimerStore {
     /// Opens the timers of a store whose log and queues are open.
@@ -59,9 +61,9 @@ impl TimerStore {
         trusts_wheel: bool,
     ) -> Result<TimerStore, StoreError> {
         let paths = TimerPaths::below(&config.dir);
-        let (known, of_wheel_ms) = checkpoint::read(&paths.checkpoint)?;
+        let (known, ours) = checkpoint::read(&paths.checkpoint)?;
         let precision_ms = i64::from(config.timer_precision_ms);
-        let is_same = trusts_wheel && of_wheel_ms.is_none_or(|of_wheel_ms| of_wheel_ms == precision_ms);
+        let is_same = trusts_wheel && ours.is_none_or(|ours| ours.precision_ms == precision_ms);
         let looked_from = known.flushed_to.max(0).cast_unsigned().saturating_sub(LOOK_BACK_BYTES);
         let flushed_to = known.flushed_to.max(0).cast_unsigned();
         let open_log =
@@ -74,16 +76,17 @@ impl TimerStore {
             last_read_ms => last_read_ms,
         };
         let read_to_ms = read_to_ms - read_to_ms.rem_euclid(precision_ms);
-        let front = match is_new {
-            true => damage_of_chains(&log, read_to_ms)?,
-            false => damage_of_slots(&log, &wheel, &paths.wheel, read_to_ms)?,
-        };
+        let may_start = ours.map_or(flushed_to, |ours| ours.log_start.min(flushed_to));
+        let front = damage_of_front((&log, may_start), (&wheel, is_new), &paths.wheel, read_to_ms)?;
         let damage = front.map_or_else(|| damage_of_files(&log, reader, flushed_to), |why| Ok(Some(why)))?;
         if let Some(why) = damage {
             tracing::warn!(dir = %paths.log.display(), why, "the timer log is made anew from its topic");
             log.remove()?;
             (log, behind) = open_log()?;
             (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, false)?;
+        }
+        if ours.map_or(0, |ours| ours.log_start) != log.start() {
+            checkpoint::note_log_start(&paths.checkpoint, log.start())?;
         }
         let (kept_ms, window_ms) = spans_ms(config);
         let queue_offset = match damage {
@@ -216,25 +219,26 @@ fn entered_since(log: &TimerLog, since_ms: i64, precision_ms: i64) -> Result<Has
     Ok(entered)
 }
 
-/// Whether slots that are not delivered begin in front of the log.
-fn damage_of_slots(
-    log: &TimerLog,
-    wheel: &Wheel,
+/// Whether the log begins behind the place at which it may, or slots that are not delivered begin in front of it; of a
+/// new wheel, whether such units follow others there.
+fn damage_of_front(
+    (log, may_start): (&TimerLog, u64),
+    (wheel, is_new): (&Wheel, bool),
     path: &Path,
     read_to_ms: i64,
 ) -> Result<Option<&'static str>, StoreError> {
-    let (start, mut is_missing) = (log.start().cast_signed(), false);
-    wheel.each(path, read_to_ms, |_, slot| is_missing |= (0..start).contains(&slot.first))?;
-    Ok(is_missing.then_some("its first files are missing"))
-}
-
-/// The same without a wheel: whether units that are not delivered follow others in front of the log.
-fn damage_of_chains(log: &TimerLog, read_to_ms: i64) -> Result<Option<&'static str>, StoreError> {
-    let (start, mut is_missing) = (log.start(), false);
-    log.each_from(log.start_of(read_to_ms - WINDOW_MAX_MS)?, |_, unit| {
-        is_missing |= unit.due_ms() >= read_to_ms && (0..start.cast_signed()).contains(&unit.previous);
-    })?;
-    Ok(is_missing.then_some("its first files are missing"))
+    let (missing, mut is_missing) = (0..log.start().cast_signed(), log.start() > may_start);
+    if is_missing {
+        return Ok(Some(FRONT_IS_MISSING));
+    }
+    if is_new {
+        log.each_from(log.start_of(read_to_ms - WINDOW_MAX_MS)?, |_, unit| {
+            is_missing |= unit.due_ms() >= read_to_ms && missing.contains(&unit.previous);
+        })?;
+    } else {
+        wheel.each(path, read_to_ms, |_, slot| is_missing |= missing.contains(&slot.first))?;
+    }
+    Ok(is_missing.then_some(FRONT_IS_MISSING))
 }
 
 /// Whether the log ends in front of what was flushed, or a file begins with a unit that its message knows nothing of.
@@ -298,6 +302,62 @@ mod tests {
         OpenOptions::new().write(true).open(path).unwrap().set_len(half).unwrap();
         std::fs::remove_file(bench.dir.path().join("timerwheel")).unwrap();
         let bench = bench.reopen(NOW_MS);
+        assert_eq!((bench.timers.next_queue_offset(), bench.timers.pending()), (0, 0));
+    }
+
+    /// A log of two files: all but the last few units are in the first one, which `take` has to go.
+    fn without_first_file(take: impl FnOnce(&mut Bench), lose: impl FnOnce(&Path)) -> Bench {
+        let mut bench = Bench::new();
+        (0..90).for_each(|_| _ = bench.put(NOW_MS + 5_000, NOW_MS));
+        (0..3).for_each(|_| _ = bench.put(NOW_MS + 9_000, NOW_MS));
+        take(&mut bench);
+        let path = bench.dir.path().to_owned();
+        drop(std::fs::remove_file(path.join("timerlog").join("00000000000000000000")));
+        lose(&path);
+        bench.reopen(NOW_MS)
+    }
+
+    /// The units that are left follow none of the lost file, and a wheel of which nothing is left is as long as ever.
+    fn empty_wheel(store: &Path) {
+        let wheel = OpenOptions::new().write(true).open(store.join("timerwheel")).unwrap();
+        let len = wheel.metadata().unwrap().len();
+        wheel.set_len(0).and_then(|()| wheel.set_len(len)).unwrap();
+    }
+
+    /// Found by a loss of power after a log was made anew.
+    #[test]
+    fn a_first_file_that_is_lost_with_the_wheel_costs_no_timer() {
+        let is_new = |store: &Path| std::fs::remove_file(store.join("timerwheel")).unwrap();
+        for lose in [empty_wheel as fn(&Path), is_new] {
+            for take in [(|_| ()) as fn(&mut Bench), |bench| bench.flush()] {
+                let bench = without_first_file(take, lose);
+                assert_eq!((bench.timers.next_queue_offset(), bench.timers.pending()), (0, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_first_file_that_is_lost_after_others_were_deleted_costs_no_timer() {
+        let file = |bench: &Bench, start: u64| bench.dir.path().join("timerlog").join(format!("{start:020}"));
+        let mut bench = Bench::new();
+        (0..80).for_each(|_| _ = bench.put(NOW_MS + 1_000, NOW_MS));
+        bench.take(NOW_MS + 2_000);
+        (0..80).for_each(|_| _ = bench.put(NOW_MS + 90_000, NOW_MS + 2_000));
+        bench.flush();
+        assert_eq!(bench.timers.flusher().expire(&bench.timers.checkpoint()).unwrap(), 1);
+        let bench = bench.reopen(NOW_MS + 2_000);
+        assert_eq!((bench.timers.next_queue_offset(), bench.timers.pending()), (160, 80), "all are known");
+        std::fs::remove_file(file(&bench, 4096)).unwrap();
+        empty_wheel(bench.dir.path());
+        let bench = bench.reopen(NOW_MS + 2_000);
+        assert_eq!((bench.timers.next_queue_offset(), bench.timers.pending()), (0, 0));
+        // The new log begins at its start, and may lose that too.
+        let mut bench = bench;
+        (0..90).for_each(|_| _ = bench.put(NOW_MS + 90_000, NOW_MS + 2_000));
+        bench.flush();
+        std::fs::remove_file(file(&bench, 0)).unwrap();
+        empty_wheel(bench.dir.path());
+        let bench = bench.reopen(NOW_MS + 2_000);
         assert_eq!((bench.timers.next_queue_offset(), bench.timers.pending()), (0, 0));
     }
 }
