@@ -8,9 +8,10 @@
 //! - a send is answered once, in the order of the batch; a one-way send never.
 //!
 //! Contents: `asked` is a send as it came, `check` says what is allowed, `cleaned` leaves out what is not stored,
-//! `place` finds topic and queue, `ids` makes unique ids, `bench` gathers a batch, `inner_batch` makes one record of
-//! many messages, `count` counts them, `reply` writes the answers, `noted` is what is known of those that wait, `slow`
-//! tells of those that took long; `own` is for what the broker stores itself.
+//! `place` finds topic and queue, `ids` makes unique ids, `bench` gathers a batch, `run` takes those of its messages
+//! that have an id and nothing else, `inner_batch` makes one record of many messages, `count` counts them, `reply`
+//! writes the answers, `noted` is what is known of those that wait, `slow` tells of those that took long; `own` is for
+//! what the broker stores itself.
 
 pub mod asked;
 pub mod bench;
@@ -24,6 +25,7 @@ mod noted;
 pub mod own;
 pub mod place;
 pub mod reply;
+mod run;
 pub mod slow;
 
 use troupemq_codec::Request;

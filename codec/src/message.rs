@@ -4,8 +4,8 @@
 //! - what the broker does with a message reads and writes the stored form in place; [`Message`] is for clients;
 //! - a decoded message shares the bytes it was read from: no body is copied unless it was compressed.
 //!
-//! Contents: [`record`] reads, [`new_record`] writes, [`moved`] stores once more, [`properties`], [`sys_flag`],
-//! [`message_id`], [`batch`], [`compression`], [`receipt_handle`], [`record_crc`].
+//! Contents: [`record`] reads, [`new_record`] writes, [`record_mold`] many that are alike, [`moved`] stores once more,
+//! [`properties`], [`sys_flag`], [`message_id`], [`batch`], [`compression`], [`receipt_handle`], [`record_crc`].
 
 use std::net::SocketAddr;
 
@@ -24,6 +24,7 @@ pub mod properties;
 pub mod receipt_handle;
 pub mod record;
 pub mod record_crc;
+pub mod record_mold;
 pub mod sys_flag;
 
 pub use compression::Compression;
@@ -33,6 +34,7 @@ pub use new_record::{NewRecord, fill_holes};
 pub use properties::{Properties, PropertiesView};
 pub use receipt_handle::{RecallHandle, ReceiptHandle, RetryMark};
 pub use record::{RecordView, Scan, scan};
+pub use record_mold::RecordMold;
 
 /// Most messages of an inner batch: `INNER_NUM` is a 16-bit number in the consume queue.
 pub const INNER_BATCH_MAX: usize = 0x7FFF;

@@ -208,6 +208,44 @@ fn a_batch_to_a_plain_queue_is_taken_apart() {
 }
 
 #[test]
+fn a_message_of_a_batch_is_stored_as_it_is_alone_whatever_stands_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = start_broker(dir.path());
+    let mut client = Client::of(&node);
+    let ids =
+        ["UNIQ_KEY\u{1}a1", "UNIQ_KEY\u{1}a2", "UNIQ_KEY\u{1}a3\u{2}", "UNIQ_KEY\u{1}b4\u{2}TAGS\u{1}T\u{2}"];
+    let texts =
+        ids.into_iter().chain(["UNIQ_KEY\u{1}a5\u{2}", "UNIQ_KEY\u{1}longer6\u{2}", "UNIQ_KEY\u{1}ä7\u{2}"]);
+    let messages: Vec<_> = (1..).zip(texts).collect();
+    let mut body = BytesMut::new();
+    for (flag, text) in &messages {
+        let of = vec![b'x'; usize::try_from(*flag).unwrap()];
+        BatchItem { flag: *flag, body: &of, properties: PropertiesView(text.as_bytes()) }
+            .encode(&mut body)
+            .unwrap();
+        let mut alone = send_request("Alone", 0, &of, text);
+        alone.fields.set("h", flag.to_string());
+        assert_eq!(client.call(alone).code, 0);
+    }
+    let together = client.call(batch("Together", "", b"").with_body(body.clone().freeze()));
+    assert_eq!(together.code, 0, "{:?}", together.remark);
+    let [alone, stored] =
+        ["Alone", "Together"].map(|topic| Message::decode_all(client.pull(topic, 0, 0, "*").body).unwrap());
+    assert_eq!((alone.len(), stored.len()), (messages.len(), messages.len()));
+    for (alone, stored) in alone.iter().zip(&stored) {
+        assert_eq!((&alone.body, alone.flag), (&stored.body, stored.flag));
+        assert_eq!(alone.properties.encoded(), stored.properties.encoded());
+        assert_eq!((alone.born_host, alone.queue_offset), (stored.born_host, stored.queue_offset));
+    }
+    let empty = BatchItem { flag: 0, body: b"", properties: PropertiesView(ids[0].as_bytes()) };
+    empty.encode(&mut body).unwrap();
+    let refused = client.call(batch("Together", "", b"").with_body(body.freeze()));
+    assert_eq!(refused.response_code(), ResponseCode::MESSAGE_ILLEGAL);
+    let messages = Message::decode_all(client.pull("Together", 0, 0, "*").body).unwrap();
+    assert_eq!(messages.len(), stored.len(), "of a batch that is refused nothing is stored");
+}
+
+#[test]
 fn the_batch_queues_of_a_store_of_java_are_read_and_gone_on_with() {
     let golden = GoldenStore::unpack("batch-cq");
     let node = start_broker(&golden.dir());

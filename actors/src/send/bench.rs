@@ -39,6 +39,7 @@ use crate::send::light;
 use crate::send::noted::{Encoded, Noted, place_within};
 use crate::send::place::{Place, Places, gives_up};
 use crate::send::reply::{self, Finished};
+use crate::send::run::Run;
 use crate::send::slow::Stages;
 use crate::timer::recall;
 use crate::topic::names::{RETRY_PREFIX, dead_letter_topic};
@@ -165,7 +166,7 @@ pub(super) struct Target<'a> {
     pub(super) place: &'a Place,
     pub(super) queue: &'a QueueView,
     /// Whether it is a dead letter: it waits for nothing any more.
-    is_dead: bool,
+    pub(super) is_dead: bool,
 }
 
 /// A message about to be encoded.
@@ -424,10 +425,17 @@ impl Bench {
             self.waits_for_disk |= marks.waits;
             return Ok(UniqKey::Inner(key.into()));
         }
+        let mut run = Run::of(target);
         for item in batch::items(whole.body) {
             let item = item.map_err(|_| illegal(config))?;
             let piece = Piece { flag: item.flag, body: item.body, properties: item.properties.as_bytes() };
-            self.encode_one(target, &piece)?;
+            let is_taken = run.as_mut().map_or(Ok(false), |run| run.take(&piece, &mut self.batch))?;
+            if is_taken {
+                // As one does that does not say that it does not.
+                self.waits_for_disk = true;
+            } else {
+                self.encode_one(target, &piece)?;
+            }
         }
         Ok(marks.uniq_key.map_or(UniqKey::None, |key| UniqKey::Own(key.into())))
     }
