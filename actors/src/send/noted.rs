@@ -14,7 +14,7 @@ use crate::delayed::Aim;
 use crate::detour::{Detour, HALF_TOPIC};
 use crate::net::wire::Wire;
 use crate::send::check::Marks;
-use crate::timer::enqueue::{Draft, Marker};
+use crate::timer::enqueue::{Draft, Marker, Names};
 use crate::timer::told::TellTimers;
 use crate::transaction::kept::Known;
 use crate::transaction::records::{Goes, Part};
@@ -24,6 +24,8 @@ use crate::transaction::records::{Goes, Part};
 pub(super) struct Noted {
     halves: Vec<(usize, Option<Known>)>,
     timers: Vec<(usize, Draft)>,
+    /// The topic of the last timer, and its hash: that of the next is mostly the same.
+    topic: (String, i32),
 }
 
 /// A send that makes a detour, as its record was encoded. Places are those in the record.
@@ -72,10 +74,20 @@ impl Noted {
         if detour.topic == HALF_TOPIC {
             self.halves.push((encoded.record, known_of_half(marks, detour, encoded)));
         } else if let (Some(slot_ms), Some(due)) = (detour.slot_ms, marks.due()) {
-            let names = (encoded.target.0, encoded.id.0);
-            let draft = marker.draft(slot_ms, names, due, encoded.aim(marks, detour.tags_code));
+            let names = self.names((encoded.target.0, encoded.id.0));
+            let draft = marker.draft(slot_ms, &names, due, encoded.aim(marks, detour.tags_code));
             self.timers.push((encoded.record, draft));
         }
+    }
+
+    /// The names of a timer for this topic, with this unique id.
+    fn names<'a>(&mut self, (topic, uniq_key): (&'a str, &'a str)) -> Names<'a> {
+        if self.topic.0 == topic {
+            return Names { topic, topic_hash: self.topic.1, uniq_key };
+        }
+        let names = Names::of(topic, uniq_key);
+        self.topic = (topic.to_owned(), names.topic_hash);
+        names
     }
 
     /// Tells it of those records of the batch that are stored, which are so many from the front, and forgets it.
@@ -201,6 +213,15 @@ mod tests {
         for more in ["DELAY\u{1}1", "TIMER_DELAY_MS\u{1}5000", "CHECK_IMMUNITY_TIME_IN_SECONDS\u{1}5"] {
             let (noted, ..) = noted(&half(more));
             assert!(matches!(noted.halves[..], [(0, None)]), "{more}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_a_timer_are_those_of_its_own_topic_whatever_was_noted_before() {
+        let mut noted = Noted::default();
+        for topic in ["", "T", "T", "Other", "T"] {
+            let (names, wanted) = (noted.names((topic, "U")), Names::of(topic, "U"));
+            assert_eq!((names.topic, names.topic_hash, names.uniq_key), (topic, wanted.topic_hash, "U"));
         }
     }
 

@@ -75,6 +75,24 @@ pub enum Said {
     Unreadable,
 }
 
+/// The names of a timer.
+#[derive(Debug, Clone, Copy)]
+pub struct Names<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// Java's hash of that.
+    pub topic_hash: i32,
+    /// Its unique id.
+    pub uniq_key: &'a str,
+}
+
+impl<'a> Names<'a> {
+    /// Those of a timer for this topic, with this unique id.
+    pub fn of(topic: &'a str, uniq_key: &'a str) -> Names<'a> {
+        Names { topic, topic_hash: java_hash(topic), uniq_key }
+    }
+}
+
 /// Reads marks; all of one node are read by one of these.
 #[derive(Debug, Clone)]
 pub struct Marker {
@@ -106,19 +124,21 @@ impl Marker {
         let slot_ms: i64 = out?.parse().ok()?;
         let due = Due::of((seconds, ms, deliver), rolls.is_some());
         let aim = Aim::of(properties, [topic, queue_id, tags, uniq_key, keys]);
-        let draft = self.draft(slot_ms, (topic?, uniq_key.unwrap_or_default()), due, aim);
+        let names = Names::of(topic?, uniq_key.unwrap_or_default());
+        let draft = self.draft(slot_ms, &names, due, aim);
         let cancels = cancels.map(|name| self.hash(&[name]));
         Some(Mark { cancels, ..draft.mark(record.store_timestamp_ms(), record.queue_offset()) })
     }
 
-    /// What a message for a topic says that has this unique id, waits in this slot, goes there and cancels nothing.
-    pub fn draft(&self, slot_ms: i64, (topic, uniq_key): (&str, &str), due: Due, aim: Aim) -> Draft {
+    /// What a message says that has these names, waits in this slot, goes there and cancels nothing.
+    pub fn draft(&self, slot_ms: i64, names: &Names<'_>, due: Due, aim: Aim) -> Draft {
+        let Names { topic, topic_hash, uniq_key } = *names;
         Draft {
             slot_ms,
             slot_end_ms: slot_ms.saturating_add(self.precision_ms),
             due,
             names: [self.hash(&delete_key(topic, uniq_key)), self.hash(&[uniq_key])],
-            topic_hash: java_hash(topic),
+            topic_hash,
             aim,
         }
     }

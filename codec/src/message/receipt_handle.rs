@@ -16,6 +16,7 @@ use std::ops::Range;
 use crate::base64;
 use crate::command::digits_of;
 use crate::error::CodecError;
+use crate::text::Text;
 use crate::topic::RETRY_PREFIX;
 
 /// Pseudo revive queue of ordered pops: nothing is written to the revive topic for them.
@@ -206,10 +207,11 @@ impl RecallHandles {
     pub fn push(
         &mut self,
         topic: &str,
-        broker_name: &str,
+        broker_name: &Text,
         (deliver_ms, unique_id): (i64, &str),
     ) -> Range<usize> {
-        if self.deliver_ms != deliver_ms || self.topic != topic || self.broker_name != broker_name {
+        let is_known = self.topic == topic && self.broker_name.as_bytes() == broker_name.as_bytes();
+        if !is_known || self.deliver_ms != deliver_ms {
             self.begin(topic, broker_name, deliver_ms);
         }
         let start = self.letters.len();
@@ -303,7 +305,7 @@ mod tests {
         for topic in ["T", "To", "Top", "%RETRY%g", "Top"] {
             for (broker_name, deliver_ms) in [("b", 1_795_968_376_001), ("b", 1), ("b2", 1), ("b2", 1)] {
                 for id in ["7F00000143D54E0E2F2A93A6A2000000", "x", "", "主题", "ab"] {
-                    let place = handles.push(topic, broker_name, (deliver_ms, id));
+                    let place = handles.push(topic, &broker_name.into(), (deliver_ms, id));
                     wanted.push((place, RecallHandle::text(topic, broker_name, (deliver_ms, id))));
                 }
             }
@@ -312,7 +314,7 @@ mod tests {
             assert_eq!(handles.get(place).as_bytes(), text.as_bytes());
         }
         handles.clear();
-        assert_eq!(handles.push("Top", "b2", (1, "ab")).start, 0);
+        assert_eq!(handles.push("Top", &"b2".into(), (1, "ab")).start, 0);
     }
 
     #[test]

@@ -549,7 +549,7 @@ mod tests {
             ("DefaultRegion", true, 0, Some("djEgVCBiIDEgdQ==")),
         ] {
             let mut handles = RecallHandles::default();
-            let place = handles.push("T", "b", (1, "u"));
+            let place = handles.push("T", &"b".into(), (1, "u"));
             let letters = recall_handle.map(|_| handles.get(place));
             let usual = StoredUsually { recall_handle: letters, ..usual };
             let plain = StoredAt { recall_handle, ..plain };
