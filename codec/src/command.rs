@@ -32,7 +32,6 @@ use crate::version::OUR_VERSION;
 pub(crate) use escape::{escape, escape_len, escape_to_ascii, is_plain, unescape};
 pub use head::{DIGITS_MAX, Head, HeadWriter, digits_of};
 pub(crate) use head::{fill_lengths, put_json_frame};
-pub(crate) use json::{int_from, long_from};
 pub use mold::Molds;
 pub use view::{CommandView, Value};
 

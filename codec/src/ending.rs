@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::command::{CommandView, int_from, long_from};
-use crate::pattern::{Pattern, number, word};
+use crate::command::{CommandView, Value};
+use crate::pattern::{Pattern, behind, number, word};
 use crate::request::{EndTransaction, EndView, Request};
 
 /// Ends that a mold does not fit, one after the other, before another is made.
@@ -20,7 +20,7 @@ const DIFFERENT: [(&str, Gap); 7] = [
     ("tranStateTableOffset", Gap::QueueOffset),
     ("commitOrRollback", Gap::Outcome),
     ("producerGroup", Gap::Group),
-    ("topic", Gap::Word),
+    ("topic", Gap::Topic),
     ("msgId", Gap::Word),
     ("transactionId", Gap::Word),
 ];
@@ -49,6 +49,8 @@ struct Mold {
     pattern: Pattern<Gap>,
     /// The group of the one that it was made of, which is known to be text.
     group: Box<str>,
+    /// Its topic, as it stands there.
+    topic: Box<[u8]>,
     is_oneway: bool,
     from_check: bool,
 }
@@ -61,6 +63,7 @@ enum Gap {
     QueueOffset,
     Outcome,
     Group,
+    Topic,
     /// A text that nobody reads.
     Word,
 }
@@ -105,30 +108,32 @@ impl Mold {
         places.extend(DIFFERENT.iter().filter_map(|(key, gap)| Some((view.place_of(key)?, *gap))));
         let pattern = Pattern::of(frame, places)?;
         let group = known.end.producer_group.as_ref().into();
-        Some(Mold { pattern, group, is_oneway: known.is_oneway, from_check: known.end.from_check })
+        let topic = view.value("topic").map(Value::as_bytes).unwrap_or_default().into();
+        Some(Mold { pattern, group, topic, is_oneway: known.is_oneway, from_check: known.end.from_check })
     }
 
     fn read<'a>(&'a self, frame: &'a [u8]) -> Option<Ending<'a>> {
         let (mut opaque, mut queue_offset, mut log_offset, mut outcome) = (None, None, None, None);
         let mut group = None;
         self.pattern.read(frame, |gap, text| match gap {
-            Gap::Opaque => number(text, &mut opaque, int_from),
-            Gap::LogOffset => number(text, &mut log_offset, long_from),
-            Gap::QueueOffset => number(text, &mut queue_offset, long_from),
-            Gap::Outcome => number(text, &mut outcome, int_from),
+            Gap::Opaque => number(text, &mut opaque),
+            Gap::LogOffset => number(text, &mut log_offset),
+            Gap::QueueOffset => number(text, &mut queue_offset),
+            Gap::Outcome => number(text, &mut outcome),
             Gap::Group => {
+                if let Some(rest) = behind(text, self.group.as_bytes()) {
+                    group = Some(&*self.group);
+                    return Some(rest);
+                }
                 let (word, rest) = word(text)?;
-                group = Some(word);
+                group = Some(std::str::from_utf8(word).ok()?);
                 Some(rest)
             }
+            Gap::Topic => behind(text, &self.topic).or_else(|| Some(word(text)?.1)),
             Gap::Word => Some(word(text)?.1),
         })?;
-        let group = match group? {
-            same if same == self.group.as_bytes() => &*self.group,
-            other => std::str::from_utf8(other).ok()?,
-        };
         let end = EndView {
-            producer_group: Cow::Borrowed(group),
+            producer_group: Cow::Borrowed(group?),
             queue_offset: queue_offset?,
             log_offset: log_offset?,
             outcome: outcome?,

@@ -58,17 +58,25 @@ fn header_of(frame: &[u8]) -> Option<&[u8]> {
     (form == HeaderForm::Json.number() && len == header.len()).then_some(header)
 }
 
-/// Takes a number without a sign off the front; what is left.
+/// Takes a number without a sign off the front; what is left. None if there is none, or it is too large.
 #[inline]
-pub(crate) fn number<'a, N>(
-    text: &'a [u8],
-    slot: &mut Option<N>,
-    read: impl Fn(&[u8]) -> Option<N>,
-) -> Option<&'a [u8]> {
-    let len = text.iter().position(|byte| !byte.is_ascii_digit())?;
-    let (digits, rest) = text.split_at_checked(len)?;
-    *slot = Some(read(digits)?);
+pub(crate) fn number<'a, N: TryFrom<i64>>(text: &'a [u8], slot: &mut Option<N>) -> Option<&'a [u8]> {
+    let (mut number, mut rest) = (0_i64, text);
+    while let Some((byte, behind)) = rest.split_first().filter(|(byte, _)| byte.is_ascii_digit()) {
+        number = number.checked_mul(10)?.checked_add(i64::from(byte & 0xf))?;
+        rest = behind;
+    }
+    if rest.len() == text.len() {
+        return None;
+    }
+    *slot = Some(N::try_from(number).ok()?);
     Some(rest)
+}
+
+/// What is left behind a word that is known, if it stands in front and ends there.
+#[inline]
+pub(crate) fn behind<'a>(text: &'a [u8], known: &[u8]) -> Option<&'a [u8]> {
+    text.strip_prefix(known).filter(|rest| rest.first() == Some(&b'"'))
 }
 
 /// Takes off the front what stands before a quotation mark, if it means itself between the quotes of JSON and is made
@@ -112,6 +120,30 @@ const fn each(byte: u8) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_is_taken_as_far_as_its_digits_go_and_none_that_is_too_large() {
+        let taken = |text: &'static str| {
+            let mut number = None::<i64>;
+            super::number(text.as_bytes(), &mut number).map(|rest| (number.unwrap(), rest))
+        };
+        assert_eq!(taken("0\","), Some((0, &b"\","[..])));
+        assert_eq!(taken("007x8"), Some((7, &b"x8"[..])));
+        assert_eq!(taken("9223372036854775807"), Some((i64::MAX, &b""[..])));
+        for none in ["", "x", "-1", "+1", "9223372036854775808", "99999999999999999999"] {
+            assert_eq!(taken(none), None, "{none}");
+        }
+        let mut small = None::<i32>;
+        assert!(number(b"2147483648", &mut small).is_none() && small.is_none());
+        assert_eq!((number(b"2147483647", &mut small), small), (Some(&b""[..]), Some(i32::MAX)));
+    }
+
+    #[test]
+    fn a_word_that_is_known_is_passed_over_whole_or_not_at_all() {
+        assert_eq!(behind(b"group\",", b"group"), Some(&b"\","[..]));
+        assert_eq!((behind(b"groups\"", b"group"), behind(b"grou\"", b"group")), (None, None));
+        assert_eq!((behind(b"group", b"group"), behind(b"\"", b"")), (None, Some(&b"\""[..])));
+    }
 
     #[test]
     fn a_word_ends_at_the_first_byte_that_does_not_mean_itself_wherever_it_stands() {

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::{Sent, Stored};
-use crate::command::{CommandView, int_from, long_from};
+use crate::command::CommandView;
 use crate::pattern::{Pattern, number, word};
 use crate::response::ResponseCode;
 use crate::text::Text;
@@ -92,9 +92,9 @@ impl Mold {
     fn read(&self, frame: &[u8]) -> Option<(i32, Sent)> {
         let (mut opaque, mut id, mut queue_id, mut queue_offset) = (None, None, None, None);
         self.pattern.read(frame, |part, text| match part {
-            Part::Opaque => number(text, &mut opaque, int_from),
-            Part::Queue => number(text, &mut queue_id, int_from),
-            Part::Offset => number(text, &mut queue_offset, long_from),
+            Part::Opaque => number(text, &mut opaque),
+            Part::Queue => number(text, &mut queue_id),
+            Part::Offset => number(text, &mut queue_offset),
             Part::Id => {
                 let (word, rest) = plain_word(text)?;
                 id = Some(word);
