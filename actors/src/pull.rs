@@ -377,15 +377,15 @@ fn hand_out(wire: &Rc<Wire>, cast: &BrokerCast, asked: &Asked<'_>, reading: Read
     reply::write(wire, asked, reading);
 }
 
-fn bounds(cast: &BrokerCast, messages_max: i32) -> Bounds {
-    let now_s = u32::try_from(cast.clock().nanos() / 1_000_000_000).unwrap_or(u32::MAX);
+fn bounds(cast: &BrokerCast, messages_max: i32, now_nanos: u64) -> Bounds {
+    let now_s = u32::try_from(now_nanos / 1_000_000_000).unwrap_or(u32::MAX);
     Bounds { now_s, ..Bounds::of(&cast.config.load(), cast.memory_bytes, cast.hot_from, messages_max) }
 }
 
 /// What a pull finds, and the bounds within which it was looked for.
 fn read(cast: &BrokerCast, about: &check::Resolved, pull: &PullView<'_>, is_warm: bool) -> (Reading, Bounds) {
     let began = cast.clock().nanos();
-    let bounds = Bounds { is_warm, ..bounds(cast, pull.messages_max) };
+    let bounds = Bounds { is_warm, ..bounds(cast, pull.messages_max, began) };
     let source = Source { units: &about.queue.units, log: &cast.log, selects: &about.selects, bounds };
     let mut reading = read::read(&source, pull.queue_offset);
     let took = cast.clock().nanos().saturating_sub(began);

@@ -65,8 +65,9 @@ impl<V> SharedMap<V> {
 
     /// The chunk in which a key stands, if it stands in any.
     fn chunk_of(&self, key: &str) -> usize {
-        let begin_before =
-            |chunk: &Arc<Chunk<V>>| chunk.first().is_some_and(|(first, _)| first.as_str() <= key);
+        let begin_before = |chunk: &Arc<Chunk<V>>| {
+            chunk.first().is_some_and(|(first, _)| first.as_bytes() <= key.as_bytes())
+        };
         self.chunks.partition_point(begin_before).saturating_sub(1)
     }
 }
@@ -108,7 +109,7 @@ impl<V: Clone + Default> SharedMap<V> {
 }
 
 fn search<V>(chunk: &Chunk<V>, key: &str) -> Result<usize, usize> {
-    chunk.binary_search_by(|(known, _)| known.as_str().cmp(key))
+    chunk.binary_search_by(|(known, _)| known.as_bytes().cmp(key.as_bytes()))
 }
 
 #[cfg(test)]

@@ -370,8 +370,9 @@ impl<'a> Gathering<'a> {
     /// Turns the open range into a piece.
     fn cut(&mut self) {
         let Some((from, to)) = self.open.take() else { return };
-        let is_hot = self.source.bounds.is_warm || from >= self.hot_from;
-        if !is_hot || !self.doubtful.is_empty() {
+        let is_seen = self.seen.start <= from && to <= self.seen.end;
+        let is_there = is_seen || self.source.bounds.is_warm || from >= self.hot_from;
+        if !is_there || !self.doubtful.is_empty() {
             return self.cut_with_care(from, to);
         }
         self.add_range(from, to);
