@@ -17,7 +17,7 @@ use troupemq_codec::timer_record::{
 
 use crate::blocks;
 use crate::error::StoreError;
-use crate::paths::{create_dir, remove};
+use crate::paths::{create_dir, remove, sync_dir};
 use crate::segment::{Ahead, Allocate, Segment, SegmentWriter};
 use crate::segments::{SegmentFile, Segments, list_files};
 
@@ -191,10 +191,11 @@ impl TimerLog {
         units.filter_map(Result::transpose).collect()
     }
 
-    /// Removes all files.
+    /// Removes all files; the disk knows then.
     pub(crate) fn remove(self) -> Result<(), StoreError> {
         // From the end on, as everywhere: a kill in between leaves a row.
-        self.segments.snapshot().iter().rev().try_for_each(|segment| remove(segment.path()))
+        self.segments.snapshot().iter().rev().try_for_each(|segment| remove(segment.path()))?;
+        if self.dir.is_dir() { sync_dir(&self.dir) } else { Ok(()) }
     }
 
     /// The oldest unit that is kept.

@@ -8,6 +8,8 @@
 //!   deleted as done, wheel and units need not tell, which may be lost too: who deletes notes it first;
 //! - a file that cannot be read is put aside and counts as missing; a message that cannot be read proves nothing
 //!   against its unit;
+//! - what is made anew of wheel and log is noted on the disk before anything is entered into it: what the check point
+//!   knew of the log before counts for nothing then, also if power is lost in front of the next one;
 //! - every slot that a unit near the end of the log belongs to is linked anew;
 //! - nothing that is due is lost, however long the stop was;
 //! - what went round again from a slot that is not noted as delivered is known.
@@ -19,6 +21,7 @@ use std::sync::atomic::AtomicU64;
 
 use troupemq_codec::timer_record::{TimerCheckpoint, TimerUnit, UNIT_BYTES};
 
+use super::checkpoint::Ours;
 use super::log::TimerLog;
 use super::messages::Messages;
 use super::recent::Recent;
@@ -34,8 +37,6 @@ use crate::reader::LogReader;
 const HOUR_MS: i64 = 3_600_000;
 /// The longest a unit can be ahead of when it was written.
 const WINDOW_MAX_MS: i64 = 7 * 86_400_000;
-/// Bytes in front of the flushed position that are looked at as well (Java: one default segment).
-const LOOK_BACK_BYTES: u64 = 104_857_600;
 const FRONT_IS_MISSING: &str = "its first files are missing";
 
 impl TimerStore {
@@ -61,15 +62,21 @@ impl TimerStore {
         trusts_wheel: bool,
     ) -> Result<TimerStore, StoreError> {
         let paths = TimerPaths::below(&config.dir);
-        let (known, ours) = checkpoint::read(&paths.checkpoint)?;
+        let (mut known, ours) = checkpoint::read(&paths.checkpoint)?;
+        let entered_before = known.queue_offset.max(ours.map_or(0, |ours| ours.entered_before));
         let precision_ms = i64::from(config.timer_precision_ms);
-        let is_same = trusts_wheel && ours.is_none_or(|ours| ours.precision_ms == precision_ms);
-        let looked_from = known.flushed_to.max(0).cast_unsigned().saturating_sub(LOOK_BACK_BYTES);
+        let is_same = |ours: Ours| ours.precision_ms == precision_ms && !ours.wheel_is_new;
+        let is_believed = trusts_wheel && Wheel::is_there(&paths.wheel) && ours.is_none_or(is_same);
         let flushed_to = known.flushed_to.max(0).cast_unsigned();
+        // As Java: one file in front of the flushed position is looked at as well.
+        let looked_from = flushed_to.saturating_sub(config.timer_log_file_bytes);
         let open_log =
             || open_log(&paths.log, config.timer_log_file_bytes, reader, (looked_from, flushed_to));
         let (mut log, mut behind) = open_log()?;
-        let (mut wheel, mut is_new) = Wheel::open(&paths.wheel, precision_ms, is_same)?;
+        if !is_believed && flushed_to > 0 {
+            checkpoint::note_new_wheel(&paths.checkpoint, precision_ms)?;
+        }
+        let (mut wheel, mut is_new) = Wheel::open(&paths.wheel, precision_ms, is_believed)?;
         let read_to_ms = match known.last_read_ms {
             // Nothing can have been due before the first timer was entered.
             0 => log.first()?.map_or(now_ms, |first| first.written_ms.min(now_ms)),
@@ -82,6 +89,8 @@ impl TimerStore {
         if let Some(why) = damage {
             tracing::warn!(dir = %paths.log.display(), why, "the timer log is made anew from its topic");
             log.remove()?;
+            known = TimerCheckpoint { last_read_ms: read_to_ms, flushed_to: 0, queue_offset: 0, ..known };
+            checkpoint::note_new_log(&paths.checkpoint, &known, (precision_ms, entered_before))?;
             (log, behind) = open_log()?;
             (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, false)?;
         }
@@ -89,10 +98,7 @@ impl TimerStore {
             checkpoint::note_log_start(&paths.checkpoint, log.start())?;
         }
         let (kept_ms, window_ms) = spans_ms(config);
-        let queue_offset = match damage {
-            Some(_) => queues.get(TIMER_TOPIC, 0).map_or(0, |queue| queue.min_offset()),
-            None => queue_offset(queues, reader, &log, (behind, &known))?,
-        };
+        let queue_offset = queue_offset(queues, reader, &log, (behind, &known))?;
         let mut store = TimerStore {
             flusher: TimerFlusher {
                 segments: Arc::clone(log.segments()),
@@ -111,7 +117,7 @@ impl TimerStore {
             behind_to_ms: i64::MIN,
             reached: TimerCheckpoint { last_read_ms: read_to_ms, ..known },
             told: Arc::new(Told::new(read_to_ms, queue_offset)),
-            entered_before: known.queue_offset,
+            entered_before,
             delivered_before_ms: read_to_ms,
             entered_since: entered_since(&log, read_to_ms, precision_ms)?,
             log,
@@ -286,6 +292,7 @@ mod tests {
     use std::fs::OpenOptions;
 
     use super::super::timer_test::{Bench, NOW_MS};
+    use super::super::{NewTimer, Placed};
     use super::*;
 
     /// Found by a loss of power before the first check point.
@@ -303,6 +310,76 @@ mod tests {
         std::fs::remove_file(bench.dir.path().join("timerwheel")).unwrap();
         let bench = bench.reopen(NOW_MS);
         assert_eq!((bench.timers.next_queue_offset(), bench.timers.pending()), (0, 0));
+    }
+
+    /// By reading: units that went round filled the new log up to where the old one was flushed.
+    #[test]
+    fn a_log_made_anew_counts_nothing_as_entered_that_only_the_one_before_had() {
+        let mut bench = Bench::new();
+        (0..80).for_each(|_| _ = bench.put(NOW_MS + 5_000, NOW_MS));
+        let timers: Vec<_> = (0..5).map(|_| bench.message(NOW_MS + 5_000, false)).collect();
+        timers.iter().for_each(|timer| _ = bench.timers.put(timer, NOW_MS).unwrap());
+        bench.timers.entered(85);
+        bench.flush();
+        let flushed_to = bench.timers.checkpoint().flushed_to;
+        std::fs::remove_file(bench.dir.path().join("timerlog").join("00000000000000000000")).unwrap();
+        let mut bench = bench.reopen(NOW_MS);
+        assert_eq!(bench.timers.next_queue_offset(), 0);
+        let first = NewTimer { queue_offset: 0, log_offset: 0, ..timers[0] };
+        while bench.timers.checkpoint().flushed_to < flushed_to {
+            bench.timers.put(&first, NOW_MS).unwrap();
+        }
+        bench.timers.entered(1);
+        let bench = bench.reopen(NOW_MS);
+        assert_eq!(bench.timers.next_queue_offset(), 1);
+    }
+
+    /// What was delivered before is not known by the new log, and not by the check point noted for it.
+    #[test]
+    fn what_was_delivered_before_a_log_was_made_anew_is_known_whatever_was_flushed_since() {
+        let read_to_ms = NOW_MS + 200_000;
+        for flushes in [false, true] {
+            let mut bench = Bench::new();
+            let timers: Vec<_> = (0..3).map(|_| bench.message(NOW_MS + 1_000, false)).collect();
+            timers.iter().for_each(|timer| _ = bench.timers.put(timer, NOW_MS).unwrap());
+            bench.timers.entered(3);
+            bench.take(read_to_ms);
+            bench.flush();
+            std::fs::remove_dir_all(bench.dir.path().join("timerlog")).unwrap();
+            let mut bench = bench.reopen(read_to_ms);
+            assert_eq!(bench.timers.put(&timers[0], read_to_ms).unwrap(), Placed::Done);
+            bench.timers.entered(1);
+            if flushes {
+                bench.flush();
+            }
+            let mut bench = bench.reopen(read_to_ms);
+            assert_eq!(bench.timers.next_queue_offset(), i64::from(flushes));
+            assert_eq!(bench.timers.put(&timers[2], read_to_ms).unwrap(), Placed::Done);
+        }
+    }
+
+    /// By reading: power was lost before a wheel made anew was on the disk, which knew its length only.
+    #[test]
+    fn a_wheel_made_anew_of_which_the_disk_has_only_a_part_is_made_anew_again() {
+        let mut bench = Bench::new();
+        let put: Vec<_> = (0..200).map(|_| bench.put(NOW_MS + 5_000 + HOUR_MS, NOW_MS).0).collect();
+        bench.put(NOW_MS + 5_000, NOW_MS);
+        (0..160).for_each(|_| _ = bench.put(NOW_MS + 9_000, NOW_MS));
+        bench.flush();
+        std::fs::remove_file(bench.dir.path().join("timerwheel")).unwrap();
+        let bench = bench.reopen(NOW_MS);
+        assert_eq!(bench.timers.pending(), 361);
+        empty_wheel(bench.dir.path());
+        let bench = bench.reopen(NOW_MS);
+        assert_eq!(bench.timers.pending(), 361);
+        // Once it is on the disk it is believed.
+        bench.flush();
+        let mut bench = bench.reopen(NOW_MS);
+        assert!(!checkpoint::read(&bench.timers.flusher.paths.checkpoint).unwrap().1.unwrap().wheel_is_new);
+        let taken = bench.take(NOW_MS + 2 * HOUR_MS);
+        assert_eq!(taken.len(), 361);
+        let last = taken[161..].iter().map(|(_, log_offset)| *log_offset).collect::<Vec<_>>();
+        assert_eq!(last, put);
     }
 
     /// A log of two files: all but the last few units are in the first one, which `take` has to go.

@@ -53,10 +53,15 @@ struct Pieces {
 }
 
 impl Wheel {
+    /// Whether there is a file of the right length.
+    pub(crate) fn is_there(path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|meta| meta.len() == FILE_BYTES)
+    }
+
     /// Opens the file, or makes a new one where there is none of the right length or its slots are not to be
     /// believed. Answers whether it is new.
     pub(crate) fn open(path: &Path, precision_ms: i64, trusted: bool) -> Result<(Wheel, bool), StoreError> {
-        let is_there = trusted && fs::metadata(path).is_ok_and(|meta| meta.len() == FILE_BYTES);
+        let is_there = trusted && Wheel::is_there(path);
         let open = || OpenOptions::new().read(true).write(true).create(true).truncate(!is_there).open(path);
         let file = faults::pass(Op::Create, path, open).map_err(StoreError::io("open", path))?;
         let size = || file.set_len(FILE_BYTES);
