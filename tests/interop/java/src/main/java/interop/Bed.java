@@ -7,6 +7,7 @@ import java.util.Deque;
 import java.util.List;
 import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
@@ -220,6 +221,17 @@ final class Bed {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         atEnd(consumer::shutdown);
         return consumer;
+    }
+
+    /**
+     * Waits until a pull of this consumer's waits at the broker. A pull that is only setting out when its client seeks takes the
+     * new offset for its own and is then given up, so that nobody goes there: the released clients do so at Java's broker as well.
+     */
+    static void awaitPull(DefaultLitePullConsumer consumer) throws Exception {
+        String thread = "PullMsgThread-" + consumer.getConsumerGroup();
+        Check.within(30, "a pull under way", () -> Thread.getAllStackTraces().entrySet().stream()
+            .filter(running -> running.getKey().getName().startsWith(thread))
+            .anyMatch(running -> Stream.of(running.getValue()).anyMatch(frame -> frame.getMethodName().equals("pullSyncImpl"))));
     }
 
     static byte[] bytes(String text) {

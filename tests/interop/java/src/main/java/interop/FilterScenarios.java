@@ -247,6 +247,7 @@ final class FilterScenarios {
             consumer.commitSync();
             return committed(bed, group, topic) == 20;
         });
+        Bed.awaitPull(consumer);
         consumer.seek(queue, 0);
         read(consumer, 5);
         consumer.commitSync();

@@ -94,18 +94,23 @@ final class LitePullScenarios {
         consumer.assign(queues);
         // The client of 4.9.8 hands out what a pull brings that was under way when it is told to seek.
         Check.equal(20, poll(consumer, 20, 40).size(), "messages from where a new group begins");
+        Bed.awaitPull(consumer);
         consumer.seekToBegin(queue);
         Check.equal(0L, offsets(consumer, 20).get(0), "first offset after seeking to the begin");
+        Bed.awaitPull(consumer);
         consumer.seek(queue, 7);
         Check.equal(7L, offsets(consumer, 13).get(0), "first offset after seeking to 7");
         long byTime = consumer.offsetForTimestamp(queue, between);
         Check.equal(10L, byTime, "offset by time");
+        Bed.awaitPull(consumer);
         consumer.seek(queue, byTime);
         Check.equal(10L, offsets(consumer, 10).get(0), "first offset after seeking to the time");
+        Bed.awaitPull(consumer);
         consumer.seekToEnd(queue);
         Check.equal(List.of(), poll(consumer, 1, 0.3), "messages at the end");
         Bed.send(producer, queue, "new", 3);
         Check.equal(20L, offsets(consumer, 3).get(0), "first offset after the end");
+        Bed.awaitPull(consumer);
         consumer.seekToBegin(queue);
         Check.equal(23, offsets(consumer, 23).size(), "messages from the begin again");
     }
