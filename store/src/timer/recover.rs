@@ -63,7 +63,8 @@ impl TimerStore {
     ) -> Result<TimerStore, StoreError> {
         let paths = TimerPaths::below(&config.dir);
         let (mut known, ours) = checkpoint::read(&paths.checkpoint)?;
-        let entered_before = known.queue_offset.max(ours.map_or(0, |ours| ours.entered_before));
+        let (noted_start, noted_entered) = ours.map_or((0, 0), |ours| (ours.log_start, ours.entered_before));
+        let entered_before = known.queue_offset.max(noted_entered);
         let precision_ms = i64::from(config.timer_precision_ms);
         let is_same = |ours: Ours| ours.precision_ms == precision_ms && !ours.wheel_is_new;
         let is_believed = trusts_wheel && Wheel::is_there(&paths.wheel) && ours.is_none_or(is_same);
@@ -77,12 +78,7 @@ impl TimerStore {
             checkpoint::note_new_wheel(&paths.checkpoint, precision_ms)?;
         }
         let (mut wheel, mut is_new) = Wheel::open(&paths.wheel, precision_ms, is_believed)?;
-        let read_to_ms = match known.last_read_ms {
-            // Nothing can have been due before the first timer was entered.
-            0 => log.first()?.map_or(now_ms, |first| first.written_ms.min(now_ms)),
-            last_read_ms => last_read_ms,
-        };
-        let read_to_ms = read_to_ms - read_to_ms.rem_euclid(precision_ms);
+        let read_to_ms = read_to_ms(&known, &log, (now_ms, precision_ms))?;
         let may_start = ours.map_or(flushed_to, |ours| ours.log_start.min(flushed_to));
         let front = damage_of_front((&log, may_start), (&wheel, is_new), &paths.wheel, read_to_ms)?;
         let damage = front.map_or_else(|| damage_of_files(&log, reader, flushed_to), |why| Ok(Some(why)))?;
@@ -94,7 +90,7 @@ impl TimerStore {
             (log, behind) = open_log()?;
             (wheel, is_new) = Wheel::open(&paths.wheel, precision_ms, false)?;
         }
-        if ours.map_or(0, |ours| ours.log_start) != log.start() {
+        if noted_start != log.start() {
             checkpoint::note_log_start(&paths.checkpoint, log.start())?;
         }
         let (kept_ms, window_ms) = spans_ms(config);
@@ -183,6 +179,20 @@ impl TimerStore {
         })?;
         Ok(pending)
     }
+}
+
+/// The slot time before which everything was delivered, epoch ms.
+fn read_to_ms(
+    known: &TimerCheckpoint,
+    log: &TimerLog,
+    (now_ms, precision_ms): (i64, i64),
+) -> Result<i64, StoreError> {
+    let read_to_ms = match known.last_read_ms {
+        // Nothing can have been due before the first timer was entered.
+        0 => log.first()?.map_or(now_ms, |first| first.written_ms.min(now_ms)),
+        last_read_ms => last_read_ms,
+    };
+    Ok(read_to_ms - read_to_ms.rem_euclid(precision_ms))
 }
 
 /// Opens the timer log; answers also the offset in the topic behind the messages of the units that were not flushed.
