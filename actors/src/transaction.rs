@@ -92,6 +92,11 @@ pub enum Decided {
         /// Its op message.
         op_offset: i64,
     },
+    /// What takes the place of its half message is stored, and no op message says so yet.
+    Unnoted {
+        /// The half message.
+        queue_offset: i64,
+    },
     /// It is not.
     Failed {
         /// The half message.
@@ -166,7 +171,8 @@ pub struct TransactionChecker {
     /// When the next ones are, if it is later.
     later: Later,
     groups: Groups,
-    /// Half messages whose messages are stored and which no op message names yet. They count as being decided.
+    /// Half messages whose messages are stored, or in whose places others stand, and which no op message names yet.
+    /// Those that are open count as being decided.
     unnoted: Vec<i64>,
 }
 
@@ -203,22 +209,24 @@ impl TransactionChecker {
             seen(bytes)
         })?;
         checker.read_ops()?;
-        checker.halves.all_read();
+        checker.unnoted.extend(checker.halves.all_read());
         checker.find_unnoted(&targets)?;
         checker.publish();
         Ok(checker)
     }
 
-    /// Looks for messages that were stored before a kill and whose op message was not.
+    /// Looks for what was stored before a kill in the place of half messages, and whose op message was not.
     fn find_unnoted(&mut self, targets: &Targets) -> Result<(), StoreError> {
         if self.halves.open() == 0 {
             return Ok(());
         }
         for (named, uniq_key) in unnoted::at_the_end(&self.cast, targets)? {
-            let Some(at) = self.halves.current(named, &uniq_key).filter(|at| self.halves.begin(*at)) else {
-                continue;
+            let open = match uniq_key {
+                Some(uniq_key) => self.halves.current(named, &uniq_key),
+                None => Some(named),
             };
-            tracing::info!(half = at, "a transaction was committed before the end, and is noted now");
+            let Some(at) = open.filter(|at| self.halves.begin(*at)) else { continue };
+            tracing::info!(half = at, "a transaction was decided before the end, and is noted now");
             self.unnoted.push(at);
         }
         Ok(())
@@ -450,6 +458,11 @@ impl Handler<Decided> for TransactionChecker {
     fn handle(&mut self, decided: Decided, _: &mut Context<TransactionChecker>) {
         match decided {
             Decided::Stored { queue_offset, op_offset } => self.halves.done(op_offset, [queue_offset]),
+            Decided::Unnoted { queue_offset } => {
+                // Who comes too late finds the copy.
+                self.halves.forget(queue_offset);
+                self.unnoted.push(queue_offset);
+            }
             Decided::Failed { queue_offset } => self.halves.undecided(queue_offset),
         }
         self.publish();

@@ -3,6 +3,8 @@
 //! Invariants:
 //! - a half message is asked about when it is old enough, once a round, and at most as often as configured;
 //! - a check that no producer took is not counted;
+//! - what takes the place of a half message is stored in front of the op message that says so: if that is cut off, the
+//!   half message is done all the same, and named later;
 //! - one half message that cannot be stored again holds up no other;
 //! - who is asked gets the offsets of the newest copy, so that its answer finds it;
 //! - a half message that waits while very many after it are done is moved behind them, uncounted, so that a restart
@@ -179,14 +181,16 @@ async fn begin(
     }
 }
 
-/// Tells the owner of the half messages what became of a decision.
+/// Tells the owner of the half messages what became of a decision: the op message of one that is stored, if there is
+/// one.
 pub(super) async fn settle(
     checker: &Addr<TransactionChecker>,
     queue_offset: i64,
-    stored: Result<i64, Refusal>,
+    stored: Result<Option<i64>, Refusal>,
 ) -> Result<(), Refusal> {
     let decided = match &stored {
-        Ok(op_offset) => Decided::Stored { queue_offset, op_offset: *op_offset },
+        Ok(Some(op_offset)) => Decided::Stored { queue_offset, op_offset: *op_offset },
+        Ok(None) => Decided::Unnoted { queue_offset },
         Err(_) => Decided::Failed { queue_offset },
     };
     checker.send(decided).await?;
@@ -219,10 +223,11 @@ pub(super) struct Copied {
     pub(super) instead_of: Option<i64>,
 }
 
-/// Where a copy is, and the op message about the half message it replaces; -1 if it replaces none.
+/// Where a copy is, and the op message about the half message it replaces; none if it replaces none, or the op message
+/// is not stored yet.
 pub(super) struct Copy {
     at: StoredOwn,
-    pub(super) op_offset: i64,
+    pub(super) op_offset: Option<i64>,
     properties: Properties,
 }
 
@@ -230,17 +235,14 @@ pub(super) struct Copy {
 pub(super) async fn copy(cast: &BrokerCast, view: &HalfView<'_>, how: Copied) -> Result<Copy, Refusal> {
     let properties = view.with_checks(how.checks).unwrap_or_else(|| view.properties());
     let pieces = [&properties.encoded()[..]];
-    let again = view.copied(HALF_TOPIC, &pieces);
+    let again = view.copied(HALF_TOPIC, &pieces, how.instead_of);
     let body = how.instead_of.map(|old| format!("{old},"));
     let stored = match &body {
         Some(body) => store(cast, &[again, op(cast, body.as_bytes())]).await?,
         None => store(cast, &[again]).await?,
     };
-    let (at, op_offset) = match &stored[..] {
-        [at] if body.is_none() => (*at, -1),
-        [at, done] => (*at, done.queue_offset),
-        _ => return Err(Refusal::gone("the half topic")),
-    };
+    let at = *stored.first().ok_or_else(|| Refusal::gone("the half topic"))?;
+    let op_offset = stored.get(1).map(|done| done.queue_offset);
     let told = IsCopy { queue_offset: at.queue_offset, uniq_key: Text::from(view.uniq_key) };
     // Who is gone reads at the next start that it is one.
     let _ = cast.transactions.send(told).await;
@@ -300,18 +302,16 @@ fn question(cast: &BrokerCast, view: &HalfView<'_>, at: (i64, u64), mut properti
 }
 
 /// Puts the message where an operator finds it.
-async fn give_up(cast: &BrokerCast, view: &HalfView<'_>, old: i64) -> Result<i64, Refusal> {
+async fn give_up(cast: &BrokerCast, view: &HalfView<'_>, old: i64) -> Result<Option<i64>, Refusal> {
     let topic = Text::from_static(GIVEN_UP_TOPIC);
     if cast.directory.topic(&topic).is_none() {
         cast.topics.send(EnsureGroupTopic { topic, queue_nums: 1, sys_flag: 0, order: false }).await??;
     }
     let pieces = [view.record.properties().as_bytes()];
     let body = format!("{old},");
-    let stored = store(cast, &[view.copied(GIVEN_UP_TOPIC, &pieces), op(cast, body.as_bytes())]).await?;
-    match &stored[..] {
-        [_, done] => Ok(done.queue_offset),
-        _ => Err(Refusal::gone("the topic of undecided transactions")),
-    }
+    let given_up = view.copied(GIVEN_UP_TOPIC, &pieces, Some(old));
+    let stored = store(cast, &[given_up, op(cast, body.as_bytes())]).await?;
+    Ok(stored.get(1).map(|done| done.queue_offset))
 }
 
 fn verdict(

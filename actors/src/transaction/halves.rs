@@ -11,7 +11,7 @@
 #[cfg(test)]
 mod halves_test;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use troupemq_codec::Text;
 
@@ -31,6 +31,8 @@ pub struct Seen {
     pub copy_of: Option<Text>,
     /// The earlier place that op messages may name instead of this one. Java moves half messages so.
     pub moved_from: Option<i64>,
+    /// The half message for which it stands since, whether an op message says so or not.
+    pub instead_of: Option<i64>,
 }
 
 /// The half messages of one broker.
@@ -42,6 +44,8 @@ pub struct Halves {
     keys: HashMap<i64, Text>,
     /// Where those that Java has moved lie now; known while both topics are read for the first time.
     moved: HashMap<i64, i64>,
+    /// Those that copies stand for and no op message has named; known as long, and [`COPIES_MAX`] at most.
+    replaced: BTreeSet<i64>,
     /// The last half message that is named, by each [`OPS_TOGETHER`] op messages.
     ops: BTreeMap<i64, i64>,
     read_to: i64,
@@ -70,6 +74,12 @@ impl Halves {
         self.read_to = self.read_to.max(queue_offset + 1);
         let Some(half) = half else { return };
         self.open.insert(queue_offset);
+        if let Some(old) = half.instead_of.filter(|old| *old < queue_offset && self.is_open(*old)) {
+            self.close(old);
+            if self.replaced.len() < COPIES_MAX {
+                self.replaced.insert(old);
+            }
+        }
         if let Some(from) = half.moved_from.filter(|_| self.moved.len() < COPIES_MAX) {
             self.moved.insert(from, queue_offset);
         }
@@ -100,6 +110,9 @@ impl Halves {
         for queue_offset in halves {
             last = last.max(queue_offset);
             self.close(queue_offset);
+            if !self.replaced.is_empty() {
+                self.replaced.remove(&queue_offset);
+            }
             // Mostly none was moved, which costs no hash.
             let moved = if self.moved.is_empty() { None } else { self.moved.remove(&queue_offset) };
             if let Some(now_at) = moved {
@@ -110,12 +123,15 @@ impl Halves {
         *together = last.max(*together);
     }
 
-    /// Both topics were read: from now on op messages name the places where half messages lie.
-    pub fn all_read(&mut self) {
+    /// Both topics were read: from now on op messages name the places where half messages lie. Answers those for which
+    /// copies stand and which no op message names.
+    pub fn all_read(&mut self) -> BTreeSet<i64> {
         self.moved = HashMap::new();
+        std::mem::take(&mut self.replaced)
     }
 
-    /// A half message that cannot be read any more is forgotten, without an op message.
+    /// A half message that cannot be read any more, or that something stands for which is stored, is forgotten,
+    /// without an op message.
     pub fn forget(&mut self, queue_offset: i64) {
         self.close(queue_offset);
     }

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - a delivered message keeps the property text of its half message, so a consumer sees that it was one;
-//! - an op message names half messages by their queue offsets, a comma behind each, as Java does.
+//! - an op message names half messages by their queue offsets, a comma behind each, as Java does;
+//! - a copy says which half message it stands for, see [`instead_of`]: if its op message is lost, nothing else is.
 
 use std::ops::Range;
 
@@ -128,12 +129,14 @@ impl<'a> HalfView<'a> {
         Part::from(begin..begin + part.len())
     }
 
-    /// The half message once more, behind the newest; `pieces` are its properties.
-    pub fn copied<'p>(&self, topic: &'p str, pieces: &'p [&'p [u8]]) -> Own<'p>
+    /// The half message once more, behind the newest, in the place of one that is open; `pieces` are its properties.
+    pub fn copied<'p>(&self, topic: &'p str, pieces: &'p [&'p [u8]], instead_of: Option<i64>) -> Own<'p>
     where
         'a: 'p,
     {
-        let record = NewRecord { topic, queue_id: 0, ..self.again(pieces) };
+        // Java writes zero here, and reads it of delivered messages only.
+        let prepared_log_offset = instead_of.map_or(0, |queue_offset| !queue_offset);
+        let record = NewRecord { topic, queue_id: 0, prepared_log_offset, ..self.again(pieces) };
         Own { record, tags_code: tags_code_of(self.tags), keys: None }
     }
 
@@ -290,6 +293,13 @@ pub fn op<'p>(cast: &BrokerCast, body: &'p [u8]) -> Own<'p> {
     Own { record, tags_code: tags_code_of(Some(OP_TAG)), keys: Some([None, None]) }
 }
 
+/// The place in the half topic of the half message for which this one stands since, if it is a copy: its complement
+/// stands where a delivered message has the place of its half message in the log, so that no room is needed and no
+/// other one is meant.
+pub(super) fn instead_of(record: &RecordView<'_>) -> Option<i64> {
+    Some(!record.prepared_log_offset()).filter(|queue_offset| *queue_offset >= 0)
+}
+
 /// What a record of the half topic says that its place does not; none if it says not where its message goes. All are
 /// read, and few things of each.
 pub(super) fn seen(bytes: &[u8]) -> Option<Seen> {
@@ -307,6 +317,7 @@ pub(super) fn seen(bytes: &[u8]) -> Option<Seen> {
     Some(Seen {
         copy_of: is_copy.then(|| Text::from(uniq_key.unwrap_or_default())),
         moved_from: moved.and_then(|from| from.parse().ok()),
+        instead_of: instead_of(&record),
     })
 }
 

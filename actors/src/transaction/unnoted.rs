@@ -1,5 +1,5 @@
-//! What the log tells of transactions whose message is stored and whose half message no op message names: a kill, or a
-//! full disk, has cut the op message off.
+//! What the log tells of transactions whose message is stored, or which are given up, and whose half message no op
+//! message names: a kill, or a full disk, has cut the op message off. Of copies they tell it themselves.
 //!
 //! Invariants:
 //! - an op message is stored in one batch, behind the messages of the half messages that it names, and a kill ends the
@@ -15,7 +15,7 @@ use troupemq_store::dispatch::SCHEDULE_TOPIC;
 use troupemq_store::timer::TIMER_TOPIC;
 use troupemq_store::{ConsumeQueue, StoreError, Unit};
 
-use super::records::{HalfView, OP_TOPIC};
+use super::records::{GIVEN_UP_TOPIC, HalfView, OP_TOPIC, instead_of};
 use crate::cast::BrokerCast;
 use crate::detour::HALF_TOPIC;
 use crate::query::fetch_record;
@@ -42,16 +42,20 @@ impl Targets {
         let own =
             self.0.iter().flat_map(|(topic, queues)| queues.iter().map(move |id| (topic.as_str(), *id)));
         let levels = (0..cast.detours.levels().max()).map(|queue_id| (SCHEDULE_TOPIC, queue_id));
-        let all = own.chain(levels).chain([(TIMER_TOPIC, 0)]);
+        let all = own.chain(levels).chain([(TIMER_TOPIC, 0), (GIVEN_UP_TOPIC, 0)]);
         all.filter_map(|(topic, queue_id)| cast.queues.get(topic, queue_id)).collect()
     }
 }
 
-/// The half messages, by place and unique id, whose messages stand behind the last op message. Waits for the disk.
+/// The half messages whose messages stand behind the last op message, by place and unique id, and those that were given
+/// up there, by place alone. Waits for the disk.
 ///
 /// # Errors
 /// If it cannot read the end of the log or of a queue: what is missed would be delivered twice.
-pub(super) fn at_the_end(cast: &BrokerCast, targets: &Targets) -> Result<Vec<(i64, Text)>, StoreError> {
+pub(super) fn at_the_end(
+    cast: &BrokerCast,
+    targets: &Targets,
+) -> Result<Vec<(i64, Option<Text>)>, StoreError> {
     if targets.0.is_empty() {
         return Ok(Vec::new());
     }
@@ -76,9 +80,16 @@ fn last_unit(queue: &ConsumeQueue) -> Result<Option<Unit>, StoreError> {
 }
 
 /// The half message of a unit's message, if it was part of a transaction.
-fn half_of(cast: &BrokerCast, queue: &ConsumeQueue, unit: &Unit) -> Result<Option<(i64, Text)>, StoreError> {
+fn half_of(
+    cast: &BrokerCast,
+    queue: &ConsumeQueue,
+    unit: &Unit,
+) -> Result<Option<(i64, Option<Text>)>, StoreError> {
     let bytes = record_of(&cast.log, queue, unit)?;
     let record = bytes.as_ref().and_then(|bytes| RecordView::parse(bytes).ok());
+    if queue.topic() == GIVEN_UP_TOPIC {
+        return Ok(record.and_then(|record| Some((instead_of(&record)?, None))));
+    }
     let is_commit =
         |record: &RecordView<'_>| sys_flag::transaction(record.sys_flag()) == sys_flag::TRANSACTION_COMMIT;
     let half_at =
@@ -86,5 +97,5 @@ fn half_of(cast: &BrokerCast, queue: &ConsumeQueue, unit: &Unit) -> Result<Optio
     let half = half_at.map(|at| fetch_record(&cast.log, at)).transpose()?.flatten();
     let half = half.as_ref().and_then(|half| HalfView::parse(half));
     let half = half.filter(|half| half.record.topic() == HALF_TOPIC);
-    Ok(half.map(|half| (half.record.queue_offset(), Text::from(half.uniq_key))))
+    Ok(half.map(|half| (half.record.queue_offset(), Some(Text::from(half.uniq_key)))))
 }

@@ -12,7 +12,7 @@ fn half() -> Option<Seen> {
 }
 
 fn copy(key: &str) -> Option<Seen> {
-    Some(Seen { copy_of: Some(Text::from(key)), moved_from: None })
+    Some(Seen { copy_of: Some(Text::from(key)), ..Seen::default() })
 }
 
 #[test]
@@ -44,6 +44,25 @@ fn a_late_answer_to_the_first_half_decides_its_copy() {
     assert_eq!(halves.current(0, "a"), None);
 }
 
+/// Found by reading: power was lost between a copy and its op message.
+#[test]
+fn a_half_message_for_which_a_copy_stands_is_not_open_and_named_if_nobody_has() {
+    let copy_instead_of = |old| Some(Seen { instead_of: Some(old), ..copy("a").unwrap() });
+    for (named, unnamed) in [(vec![], vec![0, 1]), (vec![0], vec![1]), (vec![0, 1], vec![])] {
+        let mut halves = Halves::default();
+        halves.read(0, half());
+        halves.read(1, copy_instead_of(0));
+        halves.read(2, copy_instead_of(1));
+        // No half message stands for itself or for one that comes.
+        halves.read(3, copy_instead_of(3));
+        halves.read(4, copy_instead_of(5));
+        halves.done(0, named);
+        assert_eq!(halves.idle_from(0).collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!(halves.all_read().into_iter().collect::<Vec<_>>(), unnamed);
+        assert!(halves.all_read().is_empty());
+    }
+}
+
 #[test]
 fn halves_that_came_are_open_each_of_them_and_copies_if_somebody_says_so() {
     let mut halves = Halves::from(5, 0);
@@ -64,7 +83,7 @@ fn halves_that_came_are_open_each_of_them_and_copies_if_somebody_says_so() {
 fn an_op_that_names_the_place_before_java_moved_a_half_closes_it() {
     let mut halves = Halves::from(5, 0);
     halves.read(5, half());
-    halves.read(6, Some(Seen { copy_of: Some(Text::from("a")), moved_from: Some(3) }));
+    halves.read(6, Some(Seen { moved_from: Some(3), ..copy("a").unwrap() }));
     halves.done(0, [3]);
     assert_eq!((halves.open(), halves.current(3, "a")), (1, None));
 }
