@@ -34,21 +34,25 @@ impl Handler<TellTimers> for Timer {
 pub(super) struct Told(VecDeque<(u64, Mark)>);
 
 impl Told {
+    /// Notes marks by their log offsets, ascending. What stands behind the first of them is gone through once, however
+    /// many they are.
     fn note(&mut self, marks: Vec<(u64, Mark)>) {
-        for (log_offset, mark) in marks {
-            if self.0.len() >= KNOWN_MAX {
-                return;
+        let Some((first, _)) = marks.first() else { return };
+        // Mostly they stand behind all others: only batches of several threads cross each other.
+        let mut behind = match self.0.back() {
+            Some((last, _)) if last > first => {
+                self.0.split_off(self.0.partition_point(|(known, _)| known < first))
             }
-            // Mostly it stands behind all others: only batches of several threads cross each other.
-            let is_last = self.0.back().is_none_or(|(last, _)| *last < log_offset);
-            match is_last {
-                true => self.0.push_back((log_offset, mark)),
-                false => {
-                    let at = self.0.partition_point(|(known, _)| *known < log_offset);
-                    self.0.insert(at, (log_offset, mark));
-                }
+            _ => VecDeque::new(),
+        };
+        for told in marks {
+            while let Some(known) = behind.pop_front_if(|(known, _)| *known < told.0) {
+                self.0.push_back(known);
             }
+            self.0.push_back(told);
         }
+        self.0.append(&mut behind);
+        self.0.truncate(KNOWN_MAX);
     }
 
     /// Takes what was told of a message of the timer topic. They are asked for in their order: what was told of those
@@ -66,6 +70,8 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     fn told(log_offset: u64) -> (u64, Mark) {
@@ -89,6 +95,25 @@ mod tests {
         assert_eq!(known.take(&Unit { queue_offset: 1, ..unit(400) }), None, "it is another message");
         assert_eq!(known.take(&unit(500)).map(|mark| mark.queue_offset), Some(500));
         assert!(known.0.is_empty(), "what is passed is forgotten");
+    }
+
+    #[test]
+    fn batches_that_cross_each_other_stand_in_one_order_and_the_last_are_forgotten() {
+        let mut known = Told::default();
+        let batch = |numbers: Range<u64>, of: u64| numbers.map(|number| told(number * 3 + of)).collect();
+        known.note(batch(0..100, 0));
+        known.note(batch(20..50, 1));
+        known.note(batch(40..110, 2));
+        known.note(Vec::new());
+        let mut wanted: Vec<u64> = (0..100).map(|number| number * 3).collect();
+        wanted.extend((20..50).map(|number| number * 3 + 1).chain((40..110).map(|number| number * 3 + 2)));
+        wanted.sort_unstable();
+        let found = |known: &Told| known.0.iter().map(|(log_offset, _)| *log_offset).collect::<Vec<_>>();
+        assert_eq!(found(&known), wanted);
+        known.note(batch(200..KNOWN_MAX as u64 * 2, 0));
+        known.note(batch(150..160, 1));
+        assert_eq!(known.0.len(), KNOWN_MAX);
+        assert!(found(&known).is_sorted() && found(&known).contains(&451));
     }
 
     #[test]
