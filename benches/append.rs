@@ -10,6 +10,9 @@
 //! - both sides see the same bodies, write batches of the same size and end in a file of the same kind;
 //! - the clock runs while the log's own thread works, never while a segment is prepared.
 
+#[path = "ground/said.rs"]
+mod said;
+
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +21,8 @@ use bytes::BytesMut;
 use troupemq_codec::message::NewRecord;
 use troupemq_store::segment::{Allocate, SegmentWriter};
 use troupemq_store::{AppendBatch, Clock, CommitLog, ConsumeQueue, StoreConfig, SystemClock, open};
+
+use said::said;
 
 const BODY_BYTES: usize = 1024;
 const BATCH: usize = 64;
@@ -48,7 +53,7 @@ fn main() {
         let plain = plain_loops(&clock, &bodies).map(each);
         let [fresh, recycled] = [false, true].map(|recycled| log(&clock, &bodies, recycled).map(each));
         let round = Round { plain, fresh, recycled };
-        writeln!(out, "ns/message: {round:.1?}").expect("the terminal takes a line");
+        said(writeln!(out, "ns/message: {round:.1?}"));
         rounds.push(round);
     }
     let rate = |of: fn(&Round) -> f64| {
@@ -58,7 +63,7 @@ fn main() {
     };
     let plain = rate(|round| round.plain[0]);
     let whole = rate(|round| round.fresh[0]);
-    writeln!(
+    said(writeln!(
         out,
         "median: encode + append {whole:.2} M/s, append alone {:.2} M/s, {:.0} % of the plain loop; into a recycled \
          segment: both {:.2} M/s, append alone {:.2} M/s; the plain loop {plain:.2} M/s, into pages in memory {:.2} \
@@ -69,8 +74,7 @@ fn main() {
         rate(|round| round.recycled[1]),
         rate(|round| round.plain[1]),
         rate(|round| round.plain[2]),
-    )
-    .expect("the terminal takes a line");
+    ));
 }
 
 /// The plain loop into a new file, into the same file once more, and into none.

@@ -6,6 +6,9 @@
 //! Invariants:
 //! - every message has a unique key of its own, as clients send it, and stands in one of 8 queues.
 
+#[path = "ground/said.rs"]
+mod said;
+
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +21,8 @@ use troupemq_store::timer::{NewTimer, TimerStore};
 use troupemq_store::{
     AppendBatch, Clock, ConsumeQueue, DispatchWriter, QueueTable, StoreConfig, SystemClock, open,
 };
+
+use said::said;
 
 const BATCH: usize = 64;
 const BATCHES: usize = 10_000;
@@ -33,8 +38,7 @@ fn main() {
     for index_enabled in [false, true] {
         for _ in 0..3 {
             let [fresh, warm] = dispatch(&clock, index_enabled);
-            writeln!(out, "index {index_enabled}: {fresh:.1} ns/message, later {warm:.1}")
-                .expect("the terminal takes a line");
+            said(writeln!(out, "index {index_enabled}: {fresh:.1} ns/message, later {warm:.1}"));
         }
     }
     if std::env::args().any(|argument| argument == "units") {
@@ -174,7 +178,7 @@ fn written(clock: &SystemClock, out: &mut impl Write, dir: &Path) {
 /// Says what was done; how much more memory there is in use than before.
 fn report(out: &mut impl Write, what: &str, nanos: u64, before_kib: u64) -> u64 {
     let (ms, kib) = (nanos / 1_000_000, resident_kib().saturating_sub(before_kib));
-    writeln!(out, "{what}: {ms} ms, {kib} KiB").expect("the terminal takes a line");
+    said(writeln!(out, "{what}: {ms} ms, {kib} KiB"));
     kib
 }
 

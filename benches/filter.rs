@@ -7,6 +7,9 @@
 //! - every message of the first part matches, so that no evaluation ends early by luck;
 //! - of the messages that are pulled one in a hundred matches, and each pull has the limits of a broker.
 
+#[path = "ground/said.rs"]
+mod said;
+
 use std::hint::black_box;
 use std::io::Write;
 
@@ -18,6 +21,8 @@ use troupemq_actors::pull::read::{Bounds, Source, read};
 use troupemq_codec::filter::{MessageFilter, tags_code};
 use troupemq_codec::message::{NewRecord, PropertiesView};
 use troupemq_store::{AppendBatch, Clock, ConsumeQueue, LogReader, StoreConfig, SystemClock, open};
+
+use said::said;
 
 const MESSAGES: u32 = 1_000_000;
 const ROUNDS: usize = 7;
@@ -40,8 +45,7 @@ fn main() {
         rounds.sort_by(f64::total_cmp);
         let median = rounds[ROUNDS / 2];
         let rate = 1000.0 / median;
-        writeln!(out, "{expression_type} {expression}: {median:.0} ns, {rate:.1} million a second")
-            .expect("the terminal takes a line");
+        said(writeln!(out, "{expression_type} {expression}: {median:.0} ns, {rate:.1} million a second"));
     }
     scans(&clock, &mut out);
 }
@@ -65,12 +69,11 @@ fn scans(clock: &SystemClock, out: &mut impl Write) {
             (0..ROUNDS).map(|_| scan_nanos(clock, (&queue, &opened.reader), &selects)).collect();
         rounds.sort_by(f64::total_cmp);
         let median = rounds[ROUNDS / 2];
-        writeln!(
+        said(writeln!(
             out,
             "pulls by {expression_type}, 1 in 100: {median:.1} ns a unit, {:.1} million units a second",
             1000.0 / median
-        )
-        .expect("the terminal takes a line");
+        ));
     }
 }
 

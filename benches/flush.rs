@@ -7,11 +7,16 @@
 //! Invariants:
 //! - the file's length and blocks do not change while the clock runs.
 
+#[path = "ground/said.rs"]
+mod said;
+
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use troupemq_store::{Clock, SystemClock};
+
+use said::said;
 
 const MESSAGE_BYTES: usize = 1229;
 const FILE_BYTES: usize = 512 << 20;
@@ -26,8 +31,7 @@ fn main() {
         let rate = (messages * groups.len()) as f64 * 1e9 / groups.iter().sum::<u64>() as f64;
         groups.sort_unstable();
         let [median, late] = [groups.len() / 2, groups.len() * 99 / 100].map(|at| groups[at] / 1000);
-        writeln!(out, "groups of {messages}: {rate:.0} messages/s, p50 {median} us, p99 {late} us")
-            .expect("the terminal takes a line");
+        said(writeln!(out, "groups of {messages}: {rate:.0} messages/s, p50 {median} us, p99 {late} us"));
     }
 }
 

@@ -5,6 +5,9 @@
 //! Invariants:
 //! - a send has the fields and properties that a Java 5.3 producer sends.
 
+#[path = "ground/said.rs"]
+mod said;
+
 use std::hint::black_box;
 use std::io::Write;
 
@@ -17,6 +20,8 @@ use troupemq_codec::request::{
 };
 use troupemq_codec::{Command, CommandView, Head, HeaderForm, Request, ResponseCode, Text};
 use troupemq_store::{Clock, SystemClock};
+
+use said::said;
 
 const ROUNDS: usize = 2_000;
 const CALLS: u32 = 500;
@@ -33,7 +38,7 @@ fn main() {
             ("read a pull", read_pull(&clock, form)),
             ("write its answer", write_pull_reply(&clock, form)),
         ] {
-            writeln!(out, "{form:?}: {name}: {nanos:.0} ns").expect("the terminal takes a line");
+            said(writeln!(out, "{form:?}: {name}: {nanos:.0} ns"));
         }
     }
 }

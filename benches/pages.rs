@@ -7,9 +7,14 @@
 //! Invariants:
 //! - both ways end with the same bytes in a file of the same kind, all blocks allocated beforehand.
 
+#[path = "ground/said.rs"]
+mod said;
+
 use std::io::Write;
 
 use troupemq_store::segment::{Allocate, SegmentWriter};
+
+use said::said;
 
 const FILE_BYTES: u64 = 256 << 20;
 const MESSAGE_BYTES: usize = 1229;
@@ -23,11 +28,10 @@ fn main() {
             let mut rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| round(way, &batch)).collect();
             rounds.sort_by(|one, other| one[0].total_cmp(&other[0]));
             let [fresh, again] = rounds[ROUNDS / 2];
-            writeln!(
+            said(writeln!(
                 out,
                 "batches of {messages:3}, {way:?}: {fresh:.0} ns a message in fresh pages, {again:.0} ns again"
-            )
-            .expect("the terminal takes a line");
+            ));
         }
     }
 }

@@ -7,6 +7,9 @@
 //! Invariants:
 //! - what is measured has done nothing but start: the store was made by another process.
 
+#[path = "ground/said.rs"]
+mod said;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +20,8 @@ use troupemq::{Broker, Message, Queue, Text};
 use troupemq_actors::topic::TopicChange;
 use troupemq_actors::topics::ChangeTopics;
 use troupemq_codec::topic::{PERM_READ, PERM_WRITE, TopicConfig};
+
+use said::said;
 
 const TOPICS: usize = 10_000;
 const QUEUES: i32 = 4;
@@ -71,7 +76,7 @@ async fn measure(dir: &str, what: &str) -> Broker {
 }
 
 fn say(line: &str) {
-    writeln!(std::io::stdout().lock(), "{line}").expect("the terminal takes a line");
+    said(writeln!(std::io::stdout().lock(), "{line}"));
 }
 
 fn name(topic: usize) -> Text {

@@ -1,13 +1,18 @@
 //! Says what was measured, and how much of the processors this process has used.
 //!
 //! Invariants:
-//! - what is printed goes to standard output, one line at a time.
+//! - what is printed goes to standard output, one line at a time, as long as somebody reads it.
+
+#[path = "said.rs"]
+mod said;
 
 use std::io::Write;
 use std::ops::Sub;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+
+use said::said;
 
 /// Ticks of a second, as Linux counts them for every program.
 const TICKS: f64 = 100.0;
@@ -53,5 +58,5 @@ impl Sub for Spent {
 }
 
 pub(crate) fn say(line: &str) {
-    writeln!(std::io::stdout().lock(), "{line}").expect("the terminal takes a line");
+    said(writeln!(std::io::stdout().lock(), "{line}"));
 }
