@@ -271,7 +271,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn failed(failure: &Failure) -> ExitCode {
-    eprintln!("troupemq: {failure}");
+    output::complain(format_args!("troupemq: {failure}"));
     failure.exit_code().into()
 }
 

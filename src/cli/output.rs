@@ -1,8 +1,10 @@
-//! Lines on standard output.
+//! Lines on standard output, and what is told on standard error.
 //!
 //! Invariants:
-//! - a closed pipe (`troupemq consume | head`) ends the command without a word, like any other filter.
+//! - a closed pipe (`troupemq consume | head`) ends the command without a word, like any other filter;
+//! - a closed standard error ends nothing: what nobody reads need not be told.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -37,6 +39,12 @@ impl Output {
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.0.flush().map_err(failure)
     }
+}
+
+/// One line on standard error.
+pub(super) fn complain(line: fmt::Arguments<'_>) {
+    // There is nowhere else to tell it.
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn failure(cause: io::Error) -> Failure {

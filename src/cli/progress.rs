@@ -20,6 +20,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
 
+use super::output::complain;
+
 /// How long a command that may be a short one tells nothing.
 const QUIET: Duration = Duration::from_secs(2);
 /// Percents from one line to the next.
@@ -80,7 +82,7 @@ impl Progress {
         self.bar.set_position(done);
         let elapsed = self.begun.elapsed();
         if let Some(percent) = self.lines.as_mut().and_then(|lines| lines.at(done, elapsed)) {
-            eprintln!("{}: {percent} %", self.what);
+            complain(format_args!("{}: {percent} %", self.what));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::client_trouble::knows;
-use crate::daemon::{Daemon, done, run, store};
+use crate::daemon::{Daemon, done, run, store, unheard};
 use crate::proxy::Behind;
 use crate::waiting::{give_up, leave_open};
 
@@ -265,4 +265,12 @@ async fn requests_are_signed_with_the_credentials_of_a_file() {
 fn flags_that_a_load_could_not_keep_are_refused() {
     assert_eq!(run("bench ramp --rate 100", "").code, Some(2));
     assert_eq!(run("bench send --messages 1", "").code, Some(2));
+}
+
+/// As in `troupemq topic list 2>&1 | head -0`.
+#[test]
+fn a_command_that_nobody_listens_to_ends_as_it_would_and_without_a_panic() {
+    for (command, code) in [("--help", 0), ("completions bash", 0), ("--listen 127.0.0.1:0 topic list", 2)] {
+        assert_eq!((run(command, "").code, unheard(command)), (Some(code), Some(code)), "{command}");
+    }
 }

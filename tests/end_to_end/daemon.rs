@@ -222,3 +222,12 @@ pub(crate) fn refused(arguments: &str) -> Ended {
     let code = process.wait().expect("the process ends").code();
     Ended { stdout, stderr, code }
 }
+
+/// Runs the program to its end where nobody reads its output, nor what it has to say of a failure; answers its code.
+pub(crate) fn unheard(arguments: &str) -> Option<i32> {
+    let closed = || std::io::pipe().expect("the system has pipes").1;
+    let mut command = program(arguments);
+    let mut process =
+        command.stdout(closed()).stderr(closed()).stdin(Stdio::null()).spawn().expect("the program starts");
+    process.wait().expect("the process ends").code()
+}
