@@ -174,12 +174,13 @@ impl Handler<ReleaseWriter> for Dispatcher {
     }
 }
 
-/// Tells the actor of a queue that messages came, if anybody waits for them. An actor that cannot be told
-/// is ending; the pulls it holds go back to their sessions by that.
+/// Tells the actor of a queue that messages came, if anybody waits for them.
 fn tell(queue: &QueueView) {
     if queue.is_waited_for()
         && let Some(actor) = queue.actor()
     {
+        // One that is ending gives the pulls it holds back to their sessions. One whose mailbox is full has pulls to
+        // park or arrivals to hear of in it, and looks at these messages with each: they are published already.
         let _ = actor.try_send(Arrived);
     }
 }

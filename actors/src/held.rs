@@ -33,6 +33,7 @@ pub fn hold<T>() -> (Held<T>, Waiting<T>) {
 impl<T> Held<T> {
     /// Gives the answer. A waiter that has gone meanwhile is no error: nobody wants the answer any more.
     pub fn answer(self, value: T) {
+        // Its only failure is that waiter.
         let _ = self.0.send(value);
     }
 

@@ -290,6 +290,7 @@ impl Reader {
             tokio::select! {
                 credit = &mut taken => return Ok(credit),
                 () = self.wire.ended() => return Err(End::ByUs),
+                // Its answers may have kept it from being idle: what is left is asked again.
                 () = sleep(left) => {}
             }
         }

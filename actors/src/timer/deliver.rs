@@ -149,6 +149,7 @@ pub(super) async fn deliver(
     let leaving = leaving(&due, cast.now_ms());
     // What cannot be read waits in its slot, of which so many may be open.
     let outcome = delayed::deliver(&cast, &leaving, &mut before, usize::MAX).await;
+    // An actor that is gone needs no news: the next start finds what was delivered in the log.
     let _ = timer.send(Delivered { due, outcome, before }).await;
 }
 
@@ -195,7 +196,12 @@ impl Unsure {
 pub(super) async fn look_back(cast: Arc<BrokerCast>, unsure: Unsure, timer: Addr<Timer>) {
     let (log, from_ms) = (cast.log.clone(), unsure.from_ms);
     let since_ms = actix_rt::task::spawn_blocking(move || unsure.since_ms(&log)).await;
-    let before = Before::read(&cast, since_ms.unwrap_or(from_ms)).await;
+    let since_ms = since_ms.unwrap_or_else(|lost| {
+        tracing::error!(%lost, from_ms, "timers that were late before the start may come twice");
+        from_ms
+    });
+    let before = Before::read(&cast, since_ms).await;
+    // An actor that is gone has nothing to deliver.
     let _ = timer.send(Delivered { due: Vec::new(), outcome: Outcome::default(), before }).await;
 }
 

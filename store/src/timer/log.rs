@@ -123,7 +123,9 @@ impl TimerLog {
             // Whole units may stand there. The file has these bytes already; if it takes no zeros either, the next
             // start enters some timers twice, which counts once.
             let end = writer.position();
-            let _ = writer.write_zeros(end..end + staged.len() as u64);
+            if let Err(error) = writer.write_zeros(end..end + staged.len() as u64) {
+                tracing::warn!(%error, end, "what is left of timers that were not entered stays in the timer log");
+            }
         }
         self.staged = staged;
         self.staged.clear();
