@@ -37,6 +37,8 @@ use crate::reader::LogReader;
 const HOUR_MS: i64 = 3_600_000;
 /// The longest a unit can be ahead of when it was written.
 const WINDOW_MAX_MS: i64 = 7 * 86_400_000;
+/// Bytes in front of the flushed position that are looked at as well (Java: one default segment).
+const LOOK_BACK_BYTES: u64 = 104_857_600;
 const FRONT_IS_MISSING: &str = "its first files are missing";
 
 impl TimerStore {
@@ -47,18 +49,28 @@ impl TimerStore {
         reader: &LogReader,
         now_ms: i64,
     ) -> Result<TimerStore, StoreError> {
+        TimerStore::open_looking_back(config, (queues, reader), now_ms, LOOK_BACK_BYTES)
+    }
+
+    /// The same with so many bytes in front of the flushed position looked at.
+    pub(super) fn open_looking_back(
+        config: &StoreConfig,
+        (queues, reader): (&QueueTable, &LogReader),
+        now_ms: i64,
+        look_back_bytes: u64,
+    ) -> Result<TimerStore, StoreError> {
         let mut attempts = 0;
         without_unreadable(&config.dir, || {
             attempts += 1;
             // A wheel that an attempt has made anew knows nothing yet.
-            TimerStore::open_once(config, (queues, reader), now_ms, attempts == 1)
+            TimerStore::open_once(config, (queues, reader), (now_ms, look_back_bytes), attempts == 1)
         })
     }
 
     fn open_once(
         config: &StoreConfig,
         (queues, reader): (&QueueTable, &LogReader),
-        now_ms: i64,
+        (now_ms, look_back_bytes): (i64, u64),
         trusts_wheel: bool,
     ) -> Result<TimerStore, StoreError> {
         let paths = TimerPaths::below(&config.dir);
@@ -69,8 +81,7 @@ impl TimerStore {
         let is_same = |ours: Ours| ours.precision_ms == precision_ms && !ours.wheel_is_new;
         let is_believed = trusts_wheel && Wheel::is_there(&paths.wheel) && ours.is_none_or(is_same);
         let flushed_to = known.flushed_to.max(0).cast_unsigned();
-        // As Java: one file in front of the flushed position is looked at as well.
-        let looked_from = flushed_to.saturating_sub(config.timer_log_file_bytes);
+        let looked_from = flushed_to.saturating_sub(look_back_bytes);
         let open_log =
             || open_log(&paths.log, config.timer_log_file_bytes, reader, (looked_from, flushed_to));
         let (mut log, mut behind) = open_log()?;
@@ -368,6 +379,20 @@ mod tests {
         }
     }
 
+    /// Found by a loss of power that took the end of a file in front of the last one: the check point does not know it.
+    #[test]
+    fn what_files_have_lost_that_were_flushed_is_entered_again() {
+        let mut bench = Bench::new();
+        (0..300).for_each(|_| _ = bench.put(NOW_MS + 5_000, NOW_MS));
+        bench.timers.entered(300);
+        bench.flush();
+        let first = bench.dir.path().join("timerlog").join("00000000000000000000");
+        let file = OpenOptions::new().write(true).open(&first).unwrap();
+        file.set_len(988).unwrap();
+        file.set_len(4096).unwrap();
+        assert_eq!(bench.reopen(NOW_MS).timers.next_queue_offset(), 0);
+    }
+
     /// By reading: power was lost before a wheel made anew was on the disk, which knew its length only.
     #[test]
     fn a_wheel_made_anew_of_which_the_disk_has_only_a_part_is_made_anew_again() {
@@ -380,7 +405,8 @@ mod tests {
         let bench = bench.reopen(NOW_MS);
         assert_eq!(bench.timers.pending(), 361);
         empty_wheel(bench.dir.path());
-        let bench = bench.reopen(NOW_MS);
+        // What is looked at is entered into any wheel anew: less than all must be.
+        let bench = bench.reopen_looking_back(NOW_MS, 4096);
         assert_eq!(bench.timers.pending(), 361);
         // Once it is on the disk it is believed.
         bench.flush();
