@@ -315,6 +315,7 @@ mod tests {
     use super::super::timer_test::{Bench, NOW_MS};
     use super::super::{NewTimer, Placed};
     use super::*;
+    use crate::{ManualClock, open};
 
     /// Found by a loss of power before the first check point.
     #[test]
@@ -379,6 +380,17 @@ mod tests {
         }
     }
 
+    /// Reopens a store with so many bytes in front of the flushed position looked at.
+    fn reopen_looking_back(bench: Bench, look_back_bytes: u64) -> Bench {
+        let Bench { dir, store, timers } = bench;
+        let config = store.config.clone();
+        drop((store, timers));
+        let store = open(config.clone(), Arc::new(ManualClock::at(NOW_MS))).unwrap();
+        let of_store = (&store.queues, &store.reader);
+        let timers = TimerStore::open_looking_back(&config, of_store, NOW_MS, look_back_bytes).unwrap();
+        Bench { dir, store, timers }
+    }
+
     /// Found by a loss of power that took the end of a file in front of the last one: the check point does not know it.
     #[test]
     fn what_files_have_lost_that_were_flushed_is_entered_again() {
@@ -406,7 +418,7 @@ mod tests {
         assert_eq!(bench.timers.pending(), 361);
         empty_wheel(bench.dir.path());
         // What is looked at is entered into any wheel anew: less than all must be.
-        let bench = bench.reopen_looking_back(NOW_MS, 4096);
+        let bench = reopen_looking_back(bench, 4096);
         assert_eq!(bench.timers.pending(), 361);
         // Once it is on the disk it is believed.
         bench.flush();

@@ -53,17 +53,6 @@ impl Bench {
         self.reopen_with(now_ms, |config| config)
     }
 
-    /// The same, with so many bytes in front of the flushed position looked at.
-    pub(super) fn reopen_looking_back(self, now_ms: i64, look_back_bytes: u64) -> Bench {
-        let Bench { dir, store, timers } = self;
-        drop((store, timers));
-        let config = config(dir.path());
-        let store = open(config.clone(), Arc::new(ManualClock::at(now_ms))).unwrap();
-        let of_store = (&store.queues, &store.reader);
-        let timers = TimerStore::open_looking_back(&config, of_store, now_ms, look_back_bytes).unwrap();
-        Bench { dir, store, timers }
-    }
-
     fn reopen_with(self, now_ms: i64, change: impl FnOnce(StoreConfig) -> StoreConfig) -> Bench {
         let Bench { dir, store, timers } = self;
         drop((store, timers));
