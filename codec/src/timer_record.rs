@@ -112,7 +112,7 @@ pub struct TimerUnit {
 pub enum TimerScan {
     /// A unit.
     Unit(TimerUnit),
-    /// The end of a segment.
+    /// The end of a segment: a blank that says of all that remains of it that it does.
     Blank,
     /// Neither.
     Nothing,
@@ -181,9 +181,10 @@ pub fn scan_timer_log(bytes: &[u8]) -> TimerScan {
     if let Ok(unit) = TimerUnit::decode(bytes) {
         return TimerScan::Unit(unit);
     }
-    let magic = bytes.get(12..16).and_then(|magic| magic.first_chunk::<4>());
-    match magic.map(|magic| i32::from_be_bytes(*magic)) {
-        Some(UNIT_BLANK_MAGIC) => TimerScan::Blank,
+    let number = |at: usize| bytes.get(at..)?.first_chunk().map(|number| i32::from_be_bytes(*number));
+    let remaining = number(0).filter(|_| number(12) == Some(UNIT_BLANK_MAGIC));
+    match remaining.and_then(|remaining| usize::try_from(remaining).ok()) {
+        Some(remaining) if remaining == bytes.len() => TimerScan::Blank,
         _ => TimerScan::Nothing,
     }
 }
@@ -303,7 +304,11 @@ mod tests {
     #[test]
     fn a_scan_sees_units_and_blanks_and_stops_at_the_rest() {
         assert_eq!(scan_timer_log(&UNIT.encode()), TimerScan::Unit(UNIT));
-        assert_eq!(scan_timer_log(&timer_blank(60)), TimerScan::Blank);
+        let closed = |remaining: i32| [&timer_blank(remaining)[..], &[0; 44]].concat();
+        assert_eq!(scan_timer_log(&closed(60)), TimerScan::Blank);
+        for of_another_length in [-60, 0, 16, 59, 61] {
+            assert_eq!(scan_timer_log(&closed(of_another_length)), TimerScan::Nothing, "{of_another_length}");
+        }
         assert_eq!(scan_timer_log(&[0; 100]), TimerScan::Nothing);
         assert_eq!(scan_timer_log(&[]), TimerScan::Nothing);
         let mut unknown = UNIT.encode();

@@ -380,6 +380,21 @@ mod tests {
         }
     }
 
+    /// Found by a loss of power that let the first file grow and took the second one: it seemed to reach behind what
+    /// was flushed.
+    #[test]
+    fn a_file_that_has_grown_does_not_hide_that_the_next_one_is_missing() {
+        let mut bench = Bench::new();
+        (0..90).for_each(|_| _ = bench.put(NOW_MS + 5_000, NOW_MS));
+        bench.timers.entered(90);
+        bench.flush();
+        let file = |name: &str| bench.dir.path().join("timerlog").join(name);
+        std::fs::remove_file(file("00000000000000004096")).unwrap();
+        let first = OpenOptions::new().write(true).open(file("00000000000000000000")).unwrap();
+        first.set_len(4096 + 1000).unwrap();
+        assert_eq!(bench.reopen(NOW_MS).timers.next_queue_offset(), 0);
+    }
+
     /// Reopens a store with so many bytes in front of the flushed position looked at.
     fn reopen_looking_back(bench: Bench, look_back_bytes: u64) -> Bench {
         let Bench { dir, store, timers } = bench;
@@ -391,7 +406,7 @@ mod tests {
         Bench { dir, store, timers }
     }
 
-    /// Found by a loss of power that took the end of a file in front of the last one: the check point does not know it.
+    /// Found by a loss of power that took the end of a file in front of the last one.
     #[test]
     fn what_files_have_lost_that_were_flushed_is_entered_again() {
         let mut bench = Bench::new();
