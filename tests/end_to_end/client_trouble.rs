@@ -243,8 +243,9 @@ async fn a_message_that_could_not_be_sent_back_comes_again_and_holds_up_the_prog
     let (behind, client) = cuts_what_is_sent_back(2).await;
     let mut all = client.consumer("g").subscribe("t", "*").from_first().stream().await.unwrap();
     let first = timeout(LIMIT, all.next()).await.expect("in time").unwrap().unwrap();
-    first.retry_later(1).await.expect_err("the connection was cut");
+    // A pull may have brought the first one alone, and the next pull breaks off with the connection.
     assert_eq!(next_body(&mut all).await, "second");
+    first.retry_later(1).await.expect_err("the connection was cut");
     let again = timeout(LIMIT, all.next()).await.expect("it comes again").unwrap().unwrap();
     assert_eq!((again.message().body().as_ref(), again.message().reconsume_times()), (&b"first"[..], 0));
     let queue = again.message().queue().clone();
