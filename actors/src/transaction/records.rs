@@ -3,7 +3,7 @@
 //! Invariants:
 //! - a delivered message keeps the property text of its half message, so a consumer sees that it was one;
 //! - an op message names half messages by their queue offsets, a comma behind each, as Java does;
-//! - a copy says which half message it stands for, see [`instead_of`]: if its op message is lost, nothing else is.
+//! - a copy says which half message it stands for, see `instead_of`: if its op message is lost, nothing else is.
 
 use std::ops::Range;
 
