@@ -111,9 +111,24 @@ fn until_named(client: &mut Client, halves: &[i64]) {
     });
 }
 
+/// A broker on a copy of the store from which a kill has cut off the first op message.
+fn again_without_op(
+    node: NodeHandle,
+    (dir, killed): (&Path, &Path),
+    clock: &Arc<ManualClock>,
+) -> (NodeHandle, Client) {
+    let op = poll(&mut Client::of(&node), OPS, 0);
+    copy(dir, killed);
+    node.stop_and_wait().expect("a clean stop");
+    cut_at(killed, &op);
+    let node = start(killed, clock);
+    let client = Client::of(&node);
+    (node, client)
+}
+
 #[test]
 fn a_check_whose_op_message_a_kill_has_cut_off_leaves_one_half_message() {
-    let (dir, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
@@ -121,13 +136,8 @@ fn a_check_whose_op_message_a_kill_has_cut_off_leaves_one_half_message() {
     let mut producer = produce_for(&node, "Payers");
     clock.advance_ms(30_000);
     let copied = Question::wait(&mut producer).at();
-    let op = poll(&mut client, OPS, 0);
-    copy(dir.path(), killed.path());
-    node.stop_and_wait().expect("a clean stop");
-    cut_at(killed.path(), &op);
-
-    let node = start(killed.path(), &clock);
-    let mut client = Client::of(&node);
+    let killed = tempfile::tempdir().unwrap();
+    let (node, mut client) = again_without_op(node, (dir.path(), killed.path()), &clock);
     until_named(&mut client, &[first.0]);
     is_committed_once(&mut client, first, copied);
     node.stop_and_wait().expect("a clean stop");
@@ -149,19 +159,14 @@ fn given_up(client: &mut Client, last: &str) -> Vec<String> {
 
 #[test]
 fn a_transaction_that_is_given_up_whose_op_message_a_kill_has_cut_off_is_over() {
-    let (dir, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let node = start(dir.path(), &clock);
     let mut client = Client::of(&node);
     let first = half(&mut client, "A", CHECKED);
     clock.advance_ms(30_000);
-    let op = poll(&mut client, OPS, 0);
-    copy(dir.path(), killed.path());
-    node.stop_and_wait().expect("a clean stop");
-    cut_at(killed.path(), &op);
-
-    let node = start(killed.path(), &clock);
-    let mut client = Client::of(&node);
+    let killed = tempfile::tempdir().unwrap();
+    let (node, mut client) = again_without_op(node, (dir.path(), killed.path()), &clock);
     until_named(&mut client, &[first.0]);
     assert!(end(&mut client, first, TRANSACTION_COMMIT).remark.is_some());
     half(&mut client, "B", CHECKED);

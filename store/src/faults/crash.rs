@@ -121,7 +121,8 @@ fn op_of(text: &str) -> Option<Op> {
     })
 }
 
-/// What a variable of the environment says; what cannot be understood ends the process.
+/// What a variable of the environment says; what cannot be understood ends the process. All of this is told on standard
+/// error: the process may end before anybody takes what is traced.
 #[cfg(feature = "crash-points")]
 fn read<T>(variable: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
     let text = std::env::var(variable).ok()?;
